@@ -127,7 +127,7 @@ class Client:
         self.machine = Membership(options, Backoff(0.1, 1.0, rng=random.Random(name)))
         self.wire = Wire(world, name, self.do)
         self.leader = Leader(assignors, world.layouts)
-        self.offsets = Offsets(self.machine, instance_id, self._ask_offsets, self.post, self._later)
+        self.offsets = Offsets(self.machine, instance_id, self._send_offset_request, self.post, self._later)
         is_cooperative = all(RebalanceProtocol.COOPERATIVE in assignor.protocols for assignor in assignors)
         self.session = ClientSession(world, self.offsets, self.leader, drain, is_cooperative, self.post, self.do)
 
@@ -278,7 +278,7 @@ class Client:
             self._finish(FindFailed(token, 0, cause))
 
         node_id = token % 2
-        self.wire.ask(node_id, "find", FindRequest(), self._timing.request_timeout, answered, failed)
+        self.wire.send(node_id, "find", FindRequest(), self._timing.request_timeout, answered, failed)
 
     def _exchange(self, command: Exchange) -> None:
         assert self.machine.coordinator is not None
@@ -288,7 +288,7 @@ class Client:
             self._finish((Unanswered if is_held else RequestFailed)(command.token, cause))
 
         body, purpose, timeout = request_of(command, self.instance_id, self.name, self._protocols, self._timing)
-        self.wire.ask(
+        self.wire.send(
             self.machine.coordinator,
             purpose,
             body,
@@ -311,10 +311,10 @@ class Client:
         else:
             self._finish(AssignmentMade(command.token, self.leader.assign(command)))
 
-    def _ask_offsets(
+    def _send_offset_request(
         self, node_id: int, body: Body, answered: Callable[[Any], None], failed: Callable[[str], None]
     ) -> None:
-        self.wire.ask(node_id, "offsets", body, self._timing.request_timeout, answered, failed)
+        self.wire.send(node_id, "offsets", body, self._timing.request_timeout, answered, failed)
 
     # -- notices of the machine ----------------------------------------------------------------------
 

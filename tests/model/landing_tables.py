@@ -45,7 +45,7 @@ class Table:
         if remembered := self._remembered(key):
             return remembered[-1].link
         if self.commits.get(key):
-            raise ForgottenChainError(f"{key}: nobody knows where it ends")
+            raise ForgottenChainError(f"{key}: the table has forgotten its last link")
         return None
 
     def links(self, key: ChainKey, since: int) -> list[Link]:

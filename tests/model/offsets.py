@@ -16,7 +16,7 @@ from tests.model.brokers import GROUP, Body, FetchRequest
 
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
 
-Ask = Callable[[int, Body, Callable[[Any], None], Callable[[str], None]], None]
+Send = Callable[[int, Body, Callable[[Any], None], Callable[[str], None]], None]
 """Sends a request: (node id, request, callback for the response, callback for a failure)."""
 
 
@@ -27,7 +27,7 @@ class Offsets:
         self,
         machine: Membership,
         instance_id: str | None,
-        ask: Ask,
+        send: Send,
         post: Callable[[Event], None],
         later: Callable[[Callable[[], None]], None],
     ) -> None:
@@ -36,7 +36,7 @@ class Offsets:
         Args:
             machine: the client's membership machine.
             instance_id: that of a static member.
-            ask: sends a request.
+            send: sends a request.
             post: passes an event to the machine.
             later: calls an action after a short time; only once, even if it is scheduled again until then.
         """
@@ -46,7 +46,7 @@ class Offsets:
         """The generation in which the owned partitions were assigned or confirmed."""
         self._machine = machine
         self._instance_id = instance_id
-        self._ask = ask
+        self._send = send
         self._post = post
         self._later = later
         self.committed: Callable[[], None] = lambda: None
@@ -100,7 +100,7 @@ class Offsets:
             self._later(self.fetch)
 
         self._is_fetching = True
-        self._ask(node_id, FetchRequest(wanted), answered, failed)
+        self._send(node_id, FetchRequest(wanted), answered, failed)
 
     # -- commits -------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Offsets:
         self._is_committing = True
         offsets = {tp: CommittedOffset(position) for tp, position in dirty.items()}
         body = CommitRequest(GROUP, offsets, generation.id, generation.member_id, self._instance_id)
-        self._ask(node_id, body, answered, failed)
+        self._send(node_id, body, answered, failed)
 
     def _retry_if_urgent(self) -> None:
         if self.is_urgent():

@@ -146,7 +146,7 @@ class SessionWalk:
                 self._time_passes()
             elif not self.tasks_ended:
                 self._tasks_end()
-        assert self.machine.state is State.ENDED, f"it does not end: {self.machine.state}"
+        assert self.machine.state is State.ENDED, f"the session does not end: {self.machine.state}"
         assert self.calls.count("setup") <= 1
         if not self.is_cut_off:
             assert self.calls.count("cleanup") == self.calls.count("setup"), self.calls
@@ -288,26 +288,28 @@ class SessionWalk:
         match job:
             case FetchOffsets():
                 self.broken_off = False
-                assert not machine.is_ending, "fetches offsets though it ends"
+                assert not machine.is_ending, "an ending session fetches offsets"
             case Drain(partitions=partitions):
                 assert partitions == machine.revoking
-                assert all(self.reading.get(p, self.now) < math.inf for p in partitions), "never stopped"
+                assert all(self.reading.get(p, self.now) < math.inf for p in partitions), (
+                    "their readers were not stopped"
+                )
             case CallHandler(name="setup"):
                 assert not machine.is_ending, "set up too late"
-                assert not self.calls, "set up again"
+                assert not self.calls, "set up twice"
             case CallHandler(name="partitions_assigned", partitions=partitions):
                 assert not machine.is_ending
                 assert not self.notified & set(partitions), "assigned twice"
                 self.notified |= set(partitions)
             case CallHandler(name="partitions_revoked" | "partitions_lost" as name, partitions=partitions):
-                assert partitions, "called for nothing"
+                assert partitions, "called without partitions"
                 assert self.notified >= set(partitions), "their assignment was never reported"
                 assert not set(partitions) & (self.reading.keys() | self.starting), "still read"
                 assert (name == "partitions_lost") == (machine.outcome.lost and machine.is_ending)
                 self.notified -= set(partitions)
             case CallHandler(name="cleanup"):
                 assert "setup" in self.calls
-                assert not self.notified | self.reading.keys(), "cleans up before the rest"
+                assert not self.notified | self.reading.keys(), "cleanup comes before the end of the partitions"
             case Commit(is_last=is_last):
                 assert not machine.outcome.lost, "a lost session commits"
                 assert is_last == machine.is_ending
@@ -320,7 +322,7 @@ class SessionWalk:
         self._note(str(event))
         is_over = self.machine.state is State.ENDED
         commands = self.machine.receive(event, self.now)
-        assert not (is_over and commands), "it has ended"
+        assert not (is_over and commands), "an ended session returns commands"
         self._carry_out(commands)
 
     def _note(self, what: str) -> None:
@@ -341,9 +343,9 @@ class SessionWalk:
                     assert self.is_stuck
                     assert self.machine.outcome.lost
                 case StartPartitions(committed=committed):
-                    assert not self.machine.is_ending, "starts partitions though it ends"
+                    assert not self.machine.is_ending, "an ending session starts partitions"
                     assert not committed.keys() & (self.reading.keys() | self.starting), "starts twice"
-                    assert self.calls[:1] == ["setup"], "starts before it is set up"
+                    assert self.calls[:1] == ["setup"], "starts partitions before setup"
                     assert self.notified >= committed.keys(), "starts partitions before their assignment is reported"
                     self.starting |= committed.keys()
                 case StopReaders(partitions=partitions, grace_ends=grace_ends):
@@ -354,7 +356,7 @@ class SessionWalk:
                         if partition in self.reading:
                             self.reading[partition] = min(self.reading[partition], grace_ends)
                 case BreakOffFetch():
-                    assert isinstance(self.job, FetchOffsets), "breaks off a fetch that is not under way"
+                    assert isinstance(self.job, FetchOffsets), "no fetch to break off is under way"
                     self.broken_off = True
                 case StopStarting():
                     self.starting.clear()
@@ -378,7 +380,7 @@ class SessionWalk:
         self.joined_since_assignment = True
         owned = set(topic_partitions(join.owned))
         assert self.is_cooperative, "an eager session ends before its member joins again"
-        assert not self.machine.is_ending, "joins though it ends"
+        assert not self.machine.is_ending, "an ending session joins"
         held = self.reading.keys() | self.starting | self.notified
         assert owned >= held, f"joins without {held - owned}, which it still holds"
         if not self.has_failed_commits:

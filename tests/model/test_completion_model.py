@@ -34,7 +34,7 @@ class CompletionModel(RuleBasedStateMachine):
         self.finished: set[tuple[int, int]] = set()
         self.commit = CommittedOffset(0)
         self.covered: set[tuple[int, int]] = set()
-        """Finished when the commit was made: the next owner need not repeat them."""
+        """Messages finished when the commit was made: the next owner need not repeat them."""
         self.own(CompletionTracker(CommittedOffset(0), TOPIC_ID, metadata_bytes=SMALL))
 
     def own(self, tracker: CompletionTracker) -> None:
@@ -68,7 +68,7 @@ class CompletionModel(RuleBasedStateMachine):
         if self.tracker.hand_out(*message):
             self.in_flight.add(message)
         else:
-            assert message in self.finished & self.may_skip, "a message is skipped that nobody has finished"
+            assert message in self.finished & self.may_skip, "an unfinished message is skipped"
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
@@ -91,7 +91,7 @@ class CompletionModel(RuleBasedStateMachine):
     @precondition(lambda self: self.log)
     @rule(data=st.data(), is_noticed=st.booleans())
     def truncate(self, data: st.DataObject, is_noticed: bool) -> None:
-        """An unclean election: the log loses its end, and the owner's position, if it is beyond it, moves back."""
+        """An unclean election: the log loses its end, and a position beyond the new end moves back."""
         offset, _ = data.draw(st.sampled_from(self.log))
         self.log = [message for message in self.log if message[0] < offset]
         self.next, self.epoch = offset, self.epoch + 1
@@ -103,7 +103,7 @@ class CompletionModel(RuleBasedStateMachine):
 
     @rule(keeps_metadata=st.booleans(), is_same_topic=st.booleans())
     def crash(self, keeps_metadata: bool, is_same_topic: bool) -> None:
-        """Another owner starts at the commit, or at one that a client without such metadata has made."""
+        """Start another owner at the commit, or at the commit of a client without such metadata."""
         if not keeps_metadata:
             self.commit = CommittedOffset(self.commit.offset, "note of somebody else")
             self.covered = set()
@@ -132,7 +132,7 @@ class CompletionModel(RuleBasedStateMachine):
         assert self.tracker.in_flight > 0 or self.tracker.has_room
 
     @invariant()
-    def only_messages_in_flight_are_waited_for(self) -> None:
+    def tracker_waits_only_for_messages_in_flight(self) -> None:
         assert self.tracker.in_flight <= len(self.in_flight)
 
     def teardown(self) -> None:
@@ -153,13 +153,13 @@ TestCompletionModel.settings = settings(max_examples=300 * SOAK, stateful_step_c
 
 
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda data: f"sarameya-completion-1:{data.hex()}"))
-def test_metadata_of_others_is_ignored(metadata: str) -> None:
+def test_metadata_of_other_clients_is_ignored(metadata: str) -> None:
     found = Completion.of_commit(CommittedOffset(2**62, metadata))
     assert found is None or found.offset == 2**62
 
 
 @given(st.sets(st.integers(0, 10_000), max_size=700), st.integers(0, 2**40), st.integers(0, 2**31 - 1))
-def test_metadata_fits_as_long_as_there_is_room(unfinished: set[int], start: int, epoch: int) -> None:
+def test_metadata_fits_while_the_tracker_has_room(unfinished: set[int], start: int, epoch: int) -> None:
     tracker = CompletionTracker(CommittedOffset(start), TOPIC_ID)
     for offset in range(start, start + 10_001):
         if not tracker.has_room:
@@ -196,7 +196,7 @@ def test_metadata_of_another_offset_is_ignored() -> None:
     assert Completion.of_commit(CommittedOffset(6, commit.metadata)) is None
 
 
-def test_long_gap_leaves_the_metadata_out_rather_than_exceed_its_limit() -> None:
+def test_metadata_that_a_long_gap_makes_too_long_is_omitted() -> None:
     tracker = CompletionTracker(CommittedOffset(0), TOPIC_ID)
     offset = 0
     while tracker.has_room:
@@ -208,7 +208,7 @@ def test_long_gap_leaves_the_metadata_out_rather_than_exceed_its_limit() -> None
     assert tracker.commit().offset == 2
 
 
-def test_old_mark_does_not_finish_the_record_that_has_its_offset_now() -> None:
+def test_mark_does_not_finish_a_newer_record_of_its_offset() -> None:
     tracker = in_flight(5, 6, epoch=1)
     assert tracker.hand_out(6, 2)
     tracker.finish(5, 1)
@@ -218,14 +218,14 @@ def test_old_mark_does_not_finish_the_record_that_has_its_offset_now() -> None:
     assert tracker.position == 7
 
 
-def test_metadata_is_discarded_where_the_log_has_other_records() -> None:
+def test_metadata_does_not_apply_to_other_records() -> None:
     tracker = in_flight(5, 6, 7, epoch=1)
     tracker.finish(6, 1)
     tracker.finish(7, 1)
     next_owner = CompletionTracker(tracker.commit(), TOPIC_ID)
     assert next_owner.hand_out(5, 1)
     assert not next_owner.hand_out(6, 1)
-    assert next_owner.hand_out(7, 2), "this is another record"
+    assert next_owner.hand_out(7, 2), "offset 7 is another record now"
 
 
 def test_records_without_a_leader_epoch_are_repeated() -> None:
@@ -245,7 +245,7 @@ def test_commit_has_the_leader_epoch_of_the_message_before_it() -> None:
     assert epochs == [1, 1, 2, 4]
 
 
-def test_compacted_message_is_not_waited_for() -> None:
+def test_compacted_message_does_not_hold_the_position() -> None:
     tracker = in_flight(5, 6, 7)
     tracker.finish(7, 1)
     next_owner = CompletionTracker(tracker.commit(), TOPIC_ID)

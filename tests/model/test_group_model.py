@@ -1,10 +1,10 @@
-"""Client machine against coordinator machine, both pure, with lost, late and repeated answers.
+"""Client machine against coordinator machine, both pure, with lost, late and repeated responses.
 
-`World` has what must hold after each thing that happens; here is what may happen, and what must hold in the end: when
-faults stop, the group comes to rest in a stated time, stays at rest, and whoever then wants to leave has soon left.
+`World` checks the invariants after each event. This module has the events, and the checks at the end: when faults stop,
+the group settles in a stated time, stays settled, and members that want to leave then do so soon.
 
-The ordinary run is short, and the same each time. `SARAMEYA_SOAK=40` makes forty times as many examples, new ones
-(`make soak`). A failure prints the steps that led to it and a `@reproduce_failure` line, which replays exactly.
+The ordinary run is short, and always the same. `SARAMEYA_SOAK=40` runs forty times as many examples, new ones
+(`make soak`). A failure prints the steps that led to it and a `@reproduce_failure` line that replays them exactly.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ STYLES: dict[str, list[list[type[Assignor]]]] = {
     "eager": [[RangeAssignor, RoundRobinAssignor], [RoundRobinAssignor, RangeAssignor]],
     "sticky": [[StickyAssignor]],
     "cooperative": [[CooperativeStickyAssignor]],
-    # On the way from eager to cooperative, one bounce after the other (KIP-429).
+    # A rolling upgrade from eager to cooperative assignors (KIP-429).
     "mixed": [[CooperativeStickyAssignor], [CooperativeStickyAssignor, RangeAssignor]],
 }
 
 STATIC = {"i1": ("t",), "i2": ("t", "u")}
-"""Instance ids and what their members subscribe to."""
+"""Instance id -> the topics that its member subscribes to."""
 
-AT_MOST = 6
-"""Live clients."""
+MAX_CLIENTS = 6
+"""The largest number of live clients."""
 
-Who = st.integers(0, AT_MOST - 1)
+Indexes = st.integers(0, MAX_CLIENTS - 1)
 Seconds = st.sampled_from([0.5, 2.0, 5.0, 12.0, 30.0])
 Restarts = st.sampled_from([None, 0.0, 2.0, 8.0])
 Waits = st.sampled_from([0.0, 0.02, 0.3, 1.0, 4.0])
@@ -103,7 +103,7 @@ Step = Callable[..., None]
 
 
 def step(**strategies: Any) -> Callable[[Step], Step]:
-    """A rule, and some time after it: one thing alone, or the next one right on its heels."""
+    """Return a decorator that makes a rule, after which some time passes, or none."""
 
     def as_rule(what: Step) -> Step:
         @functools.wraps(what)
@@ -158,60 +158,60 @@ class GroupModel(RuleBasedStateMachine):
         clients = self.world.clients
         return clients[index % len(clients)] if clients else None
 
-    # -- clients come and go -------------------------------------------------------------------------
+    # -- start and end of clients -------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.world.clients) < AT_MOST)
+    @precondition(lambda self: len(self.world.clients) < MAX_CLIENTS)
     @step(spec=Spec)
     def start(self, spec: dict[str, Any]) -> None:
         classes = self.style[spec["assignors"] % len(self.style)]
-        # A static member that comes back with other topics is not what is asked here: nobody would deal anew (KIP-345).
+        # A static member returns with the same topics: with others, the group would not be assigned again (KIP-345).
         topics = STATIC.get(spec["instance_id"], spec["topics"])
         self.world.start(**spec | {"topics": topics, "assignors": [assignor() for assignor in classes]})
 
-    @step(who=Who, restarts=Restarts)
-    def close(self, who: int, restarts: float | None) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes, restarts=Restarts)
+    def close(self, which_client: int, restarts: float | None) -> None:
+        if (client := self.client(which_client)) is not None:
             client.do(client.close)
             self.restart(client, restarts)
 
-    @step(who=Who, restarts=Restarts)
-    def crash(self, who: int, restarts: float | None) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes, restarts=Restarts)
+    def crash(self, which_client: int, restarts: float | None) -> None:
+        if (client := self.client(which_client)) is not None:
             client.crash()
             self.restart(client, restarts)
 
     def restart(self, client: Client, seconds: float | None) -> None:
-        """Somebody starts it again after so many seconds, perhaps before it has ended."""
+        """Start a client again after `seconds`, maybe before it has ended. None: never."""
         if seconds is not None:
             self.world.start_again(client, seconds)
 
-    @step(who=Who, seconds=Seconds)
-    def freeze(self, who: int, seconds: float) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes, seconds=Seconds)
+    def freeze(self, which_client: int, seconds: float) -> None:
+        if (client := self.client(which_client)) is not None:
             client.freeze()
             self.world.scheduler.after(seconds, client.thaw)
 
-    # -- what clients want ---------------------------------------------------------------------------
+    # -- actions of clients ---------------------------------------------------------------------------
 
-    @step(who=Who)
-    def claim_returns(self, who: int) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes)
+    def claim_returns(self, which_client: int) -> None:
+        if (client := self.client(which_client)) is not None:
             client.do(client.claim_returns)
 
-    @step(who=Who, topics=Topics)
-    def subscribe(self, who: int, topics: tuple[str, ...]) -> None:
-        client = self.client(who)
+    @step(which_client=Indexes, topics=Topics)
+    def subscribe(self, which_client: int, topics: tuple[str, ...]) -> None:
+        client = self.client(which_client)
         if client is not None and client.instance_id is None:
             client.do(lambda: client.subscribe(topics))
 
-    @step(who=Who)
-    def user_wants_a_rebalance(self, who: int) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes)
+    def user_requests_a_rebalance(self, which_client: int) -> None:
+        if (client := self.client(which_client)) is not None:
             client.post(RebalanceWanted("the user wants it"))
 
-    @step(who=Who)
-    def commit(self, who: int) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes)
+    def commit(self, which_client: int) -> None:
+        if (client := self.client(which_client)) is not None:
             client.do(client.session.work)
 
     @step(topic=st.sampled_from(["t", "u"]))
@@ -220,42 +220,42 @@ class GroupModel(RuleBasedStateMachine):
 
     # -- faults --------------------------------------------------------------------------------------
 
-    def connection(self, who: int, which: int) -> tuple[Client, Connection] | None:
-        client = self.client(who)
+    def connection(self, which_client: int, which: int) -> tuple[Client, Connection] | None:
+        client = self.client(which_client)
         if client is None:
             return None
         connections = client.wire.connections()
         return (client, connections[which % len(connections)]) if connections else None
 
-    @step(who=Who, which=st.integers(0, 5))
-    def connection_breaks(self, who: int, which: int) -> None:
-        if (found := self.connection(who, which)) is not None:
+    @step(which_client=Indexes, which=st.integers(0, 5))
+    def connection_breaks(self, which_client: int, which: int) -> None:
+        if (found := self.connection(which_client, which)) is not None:
             client, connection = found
             client.wire.break_off(connection, "reset by peer")
 
-    @step(who=Who, which=st.integers(0, 5))
-    def connection_swallows_all(self, who: int, which: int) -> None:
-        if (found := self.connection(who, which)) is not None:
+    @step(which_client=Indexes, which=st.integers(0, 5))
+    def connection_drops_everything(self, which_client: int, which: int) -> None:
+        if (found := self.connection(which_client, which)) is not None:
             found[1].cut()
 
-    @step(who=Who, which=st.integers(0, 5), seconds=Seconds, answers=st.booleans())
-    def connection_stalls(self, who: int, which: int, seconds: float, answers: bool) -> None:
-        if (found := self.connection(who, which)) is not None:
+    @step(which_client=Indexes, which=st.integers(0, 5), seconds=Seconds, answers=st.booleans())
+    def connection_stalls(self, which_client: int, which: int, seconds: float, answers: bool) -> None:
+        if (found := self.connection(which_client, which)) is not None:
             (found[1].stall_answers if answers else found[1].stall_requests)(seconds)
 
-    @step(who=Who, which=st.integers(0, 11))
-    def answer_comes_again(self, who: int, which: int) -> None:
-        client = self.client(who)
+    @step(which_client=Indexes, which=st.integers(0, 11))
+    def response_is_repeated(self, which_client: int, which: int) -> None:
+        client = self.client(which_client)
         if client is not None and client.past:
             client.post(client.past[which % len(client.past)])
 
     @step(fake=Fakes)
-    def answer_is_faked(self, fake: FakedCode) -> None:
+    def response_is_faked(self, fake: FakedCode) -> None:
         self.world.brokers.faked.append(fake)
 
-    @step(who=Who)
-    def assignor_fails(self, who: int) -> None:
-        if (client := self.client(who)) is not None:
+    @step(which_client=Indexes)
+    def assignor_fails(self, which_client: int) -> None:
+        if (client := self.client(which_client)) is not None:
             client.assignor_fails = True
 
     @step(gap=st.sampled_from([0.0, 0.5, 8.0]), loading=st.sampled_from([0.0, 0.5, 8.0]))
@@ -270,14 +270,14 @@ class GroupModel(RuleBasedStateMachine):
     # -- time ----------------------------------------------------------------------------------------
 
     @rule(number=st.integers(1, 40))
-    def things_happen(self, number: int) -> None:
+    def steps_happen(self, number: int) -> None:
         self.world.take_steps(number)
 
     @rule(seconds=st.sampled_from([0.05, 0.5, 2.0, 6.5, 25.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.run(seconds)
 
-    # -- and in the end ------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------
 
     def teardown(self) -> None:
         if sys.exc_info()[0] is not None:
@@ -291,25 +291,25 @@ class GroupModel(RuleBasedStateMachine):
         self._all_leave()
 
     def _one_joins(self) -> None:
-        """An ordinary rebalance: nobody is lost, and what a cooperative member keeps it never lets go."""
+        """Let a client join: no member is lost, and a cooperative member never revokes a partition that it keeps."""
         world = self.world
         before = {client: set(client.owned) for client in world.clients}
         losses = {client: client.session.losses for client in before}
         for client in before:
-            # Longer than a member may be silent, and no commit tells that it lives.
+            # Draining takes longer than the session timeout, and no commit shows that the member lives.
             client.session.drain, client.session.is_idle = 1.5 * world.timing.session_timeout, True
-        never_let_go = {client: set(owned) for client, owned in before.items()}
+        never_revoked = {client: set(owned) for client, owned in before.items()}
         world.start(topics=("t",), assignors=[assignor() for assignor in self.style[0]])
-        # Three rounds at the most: one as ever, one for what moves, and one more where eager members are among them.
+        # Three rebalances at most: the first, one for partitions that move, and one more with eager members.
         until = world.now + 3 * (world.timing.rebalance_timeout + world.timing.join_margin)
         while not world.is_settled() and world.now < until:
             world.run(0.05)
-            for client, owned in never_let_go.items():
+            for client, owned in never_revoked.items():
                 owned &= client.owned.keys()
-        assert world.is_settled(), f"one has joined: {world.clients}, {describe(world)}"
+        assert world.is_settled(), f"a client has joined: {world.clients}, {describe(world)}"
         assert losses == {client: client.session.losses for client in before}
         for client, owned in before.items():
-            assert not client.session.is_cooperative or owned & client.owned.keys() <= never_let_go[client]
+            assert not client.session.is_cooperative or owned & client.owned.keys() <= never_revoked[client]
 
     def _all_leave(self) -> None:
         world = self.world
@@ -319,22 +319,22 @@ class GroupModel(RuleBasedStateMachine):
             client.close()
         world.run(LEAVING_TIME)
         assert [client for client in clients if not client.has_left] == []
-        world.run(world.timing.session_timeout)  # static members are waited for
-        assert world.is_settled(), "the group is not empty when all have left"
+        world.run(world.timing.session_timeout)  # the coordinator waits for static members
+        assert world.is_settled(), "the group is not empty after all have left"
 
 
 LEAVING_TIME = 2.0
-"""Seconds from the wish to leave to Left, where nothing is in the way."""
+"""Seconds from `close` to Left, without faults."""
 
 
 def settling_time(timing: Timing) -> float:
-    """Seconds in which a group comes to rest once faults have stopped.
+    """Return the seconds in which a group settles after the last fault.
 
-    Who was frozen or cut off is heard again, or missed, after a session; what it asked is answered within a request's
-    time. Then a round waits for whoever has gone, as long as a rejoin may take, and so may the round after it.
+    A frozen or disconnected client returns, or its session ends, within a session timeout; its requests end within a
+    request timeout. Then a rebalance may wait for missing members as long as a rejoin may take, and so may the next.
     """
-    last_of_the_faults = timing.session_timeout + timing.request_timeout
-    return last_of_the_faults + 2 * (timing.rebalance_timeout + timing.join_margin)
+    end_of_faults = timing.session_timeout + timing.request_timeout
+    return end_of_faults + 2 * (timing.rebalance_timeout + timing.join_margin)
 
 
 TestGroupModel = GroupModel.TestCase

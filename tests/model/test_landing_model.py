@@ -1,10 +1,9 @@
-"""Chains under owners, zombies, rebalances, crashes, late and lost writes, lost answers, logs with gaps, tables that
-are restored and tables that forget: each record once.
+"""Chains under faults: each record is landed exactly once.
 
-And that this would be noticed: the same schedules find the two bugs that are made first by whoever writes such a sink,
-and some that are made later, by the loss or the repetition that they cause.
+The faults are zombies, rebalances, crashes, late and lost writes, lost responses, logs with gaps, restored tables, and
+tables that forget. The same schedules must find known bugs of such sinks, by the records that these lose or repeat.
 
-The ordinary run is the same each time; `SARAMEYA_SOAK=40` makes forty times as many schedules, new ones.
+The ordinary run is always the same; `SARAMEYA_SOAK=40` runs forty times as many schedules, new ones.
 """
 
 from __future__ import annotations
@@ -47,29 +46,29 @@ Act = Callable[[World, int, int], None]
 
 
 def _claim(act: Callable[[Claim, int], None]) -> Act:
-    def step(world: World, who: int, how: int) -> None:
+    def step(world: World, which: int, amount: int) -> None:
         if claims := list(world.claims()):
-            act(claims[-1 - who % len(claims)], how)
+            act(claims[-1 - which % len(claims)], amount)
 
     return step
 
 
 def _member(act: Callable[[Member, int], None]) -> Act:
-    def step(world: World, who: int, how: int) -> None:
+    def step(world: World, which: int, amount: int) -> None:
         if members := [*world.zombies, *world.members]:
-            act(members[-1 - who % len(members)], how)
+            act(members[-1 - which % len(members)], amount)
 
     return step
 
 
 def _log(act: Callable[[World, ChainKey, int], None]) -> Act:
-    return lambda world, which, how: act(world, [*world.logs][which % len(world.logs)], how)
+    return lambda world, which, amount: act(world, [*world.logs][which % len(world.logs)], amount)
 
 
-def _land(claim: Claim, how: int) -> None:
-    """All of a landing, with nobody in between."""
-    claim.read(how)
-    claim.propose(how)
+def _land(claim: Claim, amount: int) -> None:
+    """Read, propose, write, settle and commit, without a step between."""
+    claim.read(amount)
+    claim.propose(amount)
     world = claim.world
     for place, write in enumerate(world.pending):
         if write.claim is claim and claim.chain.state is AttemptState.TRYING:
@@ -79,16 +78,16 @@ def _land(claim: Claim, how: int) -> None:
     claim.member.commit()
 
 
-def _rebalance(world: World, who: int, how: int) -> None:
-    """Somebody joins, is thought dead, or leaves; under an eager assignor, or a cooperative one."""
-    match how % 4:
+def _rebalance(world: World, which: int, amount: int) -> None:
+    """Let a member join, be fenced, crash or neither, and rebalance with an eager or a cooperative assignor."""
+    match amount % 4:
         case 0:
             world.join()
         case 1:
-            world.fence(who)
+            world.fence(which)
         case 2 if world.members:
-            world.crash(world.members[who % len(world.members)])
-    world.rebalance(who, is_eager=how % 2 == 0)
+            world.crash(world.members[which % len(world.members)])
+    world.rebalance(which, is_eager=amount % 2 == 0)
 
 
 def _lose(world: World, which: int, _: int) -> None:
@@ -96,31 +95,31 @@ def _lose(world: World, which: int, _: int) -> None:
         del world.pending[which % len(world.pending)]
 
 
-def _restore(world: World, who: int, version: int) -> None:
+def _restore(world: World, which: int, version: int) -> None:
     count = sum(map(len, world.table.commits.values()))
-    world.restore(version % (count + 1), rewinds=bool(who % 4))
+    world.restore(version % (count + 1), rewinds=bool(which % 4))
 
 
-def _be_away(world: World, who: int, how: int) -> None:
-    """Nobody lands for a long time, and what the group has committed may expire; zombies go on sleeping."""
+def _long_absence(world: World, which: int, amount: int) -> None:
+    """Crash all members for a long time; the group's commits may expire. Zombies remain."""
     for member in list(world.members):
         world.crash(member)
-    if how % 2:
+    if amount % 2:
         world.committed.clear()
-    _pass(world, who, 2 * how)
+    _pass(world, which, 2 * amount)
 
 
-def _pass(world: World, who: int, how: int) -> None:
-    """Time, for a while; a table may be cleaned up then."""
-    world.now += 3 * how
-    if who % 2:
+def _pass(world: World, which: int, amount: int) -> None:
+    """Let time pass; the table may forget commits then."""
+    world.now += 3 * amount
+    if which % 2:
         world.table.forget(world.now)
 
 
 STEPS: dict[str, Act] = {
-    "write": _log(lambda world, key, how: world.logs[key].write(how + 1, are_visible=True)),
-    "hide": _log(lambda world, key, how: world.logs[key].write(how + 1, are_visible=False)),
-    "compact": _log(lambda world, key, how: world.logs[key].compact(how)),
+    "write": _log(lambda world, key, amount: world.logs[key].write(amount + 1, are_visible=True)),
+    "hide": _log(lambda world, key, amount: world.logs[key].write(amount + 1, are_visible=False)),
+    "compact": _log(lambda world, key, amount: world.logs[key].compact(amount)),
     "rebalance": _rebalance,
     "crash": _member(lambda member, _: member.world.crash(member)),
     "land": _claim(_land),
@@ -128,27 +127,27 @@ STEPS: dict[str, Act] = {
     "propose": _claim(Claim.propose),
     "flush": _member(Member.flush),
     "restate": _claim(lambda claim, _: claim.restate()),
-    "arrive": lambda world, which, how: world.arrive(which, goes_through=how % 3 > 0, is_answered=how % 2 > 0),
+    "arrive": lambda world, which, amount: world.arrive(which, goes_through=amount % 3 > 0, is_answered=amount % 2 > 0),
     "lose": _lose,
     "settle": _claim(lambda claim, _: claim.settle()),
     "commit": _member(lambda member, _: member.commit()),
     "pass": _pass,
-    "be away": _be_away,
+    "long absence": _long_absence,
     "restore": _restore,
     "reset": _log(World.reset),
 }
 OFTEN = ("write", "read", "propose", "arrive", "settle", "land")
 NAMES = [*STEPS, *OFTEN, *OFTEN, "rebalance", "pass"]
 LENGTH = (15, 60)
-"""Of a schedule, in steps."""
+"""The least and the greatest number of steps of a schedule."""
 
 
-def _steps(told: bytes) -> list[Step]:
-    """Each of three bytes: drawn together, they take a fraction of the time that as many numbers do."""
-    numbers = iter(told)
+def _steps(data: bytes) -> list[Step]:
+    """Decode steps of three bytes each: Hypothesis draws bytes much faster than as many numbers."""
+    numbers = iter(data)
     return [
-        (NAMES[name % len(NAMES)], who % 16, how % 10)
-        for name, who, how in zip(numbers, numbers, numbers, strict=False)
+        (NAMES[name % len(NAMES)], which % 16, amount % 10)
+        for name, which, amount in zip(numbers, numbers, numbers, strict=False)
     ]
 
 
@@ -158,20 +157,20 @@ SCHEDULE = st.binary(min_size=3 * LENGTH[0], max_size=3 * LENGTH[1]).map(_steps)
 PARTITIONS = st.integers(1, 3)
 
 
-def live(world: World, schedule: list[Step]) -> None:
-    """Do all this, and let what is left be landed in the end. Raises AssertionError where a record is lost or repeated.
+def run_schedule(world: World, schedule: list[Step]) -> None:
+    """Run a schedule, and land the rest at its end. Raises AssertionError if a record is lost or repeated.
 
-    A restored table stops whoever begins anew, where it has lost links that the group knows of; one that has forgotten
-    where a chain ends does, too, if nobody has stated that for longer than it keeps anything. Both are an end.
+    A new owner fails if the table was restored to a version without links that the group knows, or if the table has
+    forgotten the end of a chain that nobody restated for longer than its retention. Both end the run.
     """
     try:
         world.join()
         world.rebalance(0, is_eager=True)
-        for name, who, how in schedule:
-            STEPS[name](world, who, how)
+        for name, which, amount in schedule:
+            STEPS[name](world, which, amount)
         world.finish()
     except RewoundTableError:
-        assert world.is_rewound, "nobody has restored anything"
+        assert world.is_rewound, "the table was not restored"
     except ForgottenChainError:
         pass
     for key in world.logs:
@@ -187,31 +186,29 @@ def live(world: World, schedule: list[Step]) -> None:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_each_record_is_landed_once_whatever_happens(
-    table: Callable[[], Table], partitions: int, schedule: list[Step]
-) -> None:
+def test_each_record_is_landed_exactly_once(table: Callable[[], Table], partitions: int, schedule: list[Step]) -> None:
     note(f"{schedule}")
-    live(World(table(), partitions), schedule)
+    run_schedule(World(table(), partitions), schedule)
 
 
-OTHERS = (
+OTHER_ORIGINS = (
     Origin(group="audit", topic_id=ORIGIN.topic_id),
     Origin(group=ORIGIN.group, topic_id="f" * 32),
     Origin(group=ORIGIN.group, cluster_id="other"),
 )
-"""Another group; the topic of another cluster; the same where brokers have no topic ids."""
+"""Another group; the topic of another cluster; another cluster without topic ids."""
 
 
 def rival_worlds(other: Origin, find: Find = by_reading_back) -> tuple[World, World]:
-    """Two services that land the same topic under one sink's name in one table, which knows nothing of either yet."""
-    ours = attrs.evolve(ORIGIN, cluster_id="ours", topic_id=other.topic_id and ORIGIN.topic_id)
+    """Return two services that land the same topic with one sink's name in one new table."""
+    own = attrs.evolve(ORIGIN, cluster_id="ours", topic_id=other.topic_id and ORIGIN.topic_id)
     table, attempts = Table(), count(1)
-    first, second = (World(table, origin=origin, find=find, attempts=attempts) for origin in (ours, other))
+    first, second = (World(table, origin=origin, find=find, attempts=attempts) for origin in (own, other))
     return first, second
 
 
-def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
-    """Do all this, each step in one of the two. Who is refused stops for good, and has committed nothing by then."""
+def run_rivals(worlds: tuple[World, World], schedule: list[Step]) -> None:
+    """Run each step in one of the two services. A refused service stops, and must not have committed."""
     refused: set[int] = set()
 
     def in_one(which: int, act: Callable[[World], None]) -> None:
@@ -231,8 +228,8 @@ def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
 
     for which in range(2):
         in_one(which, start)
-    for name, who, how in schedule:
-        in_one(who % 2, lambda world, name=name, who=who, how=how: STEPS[name](world, who // 2, how))
+    for name, which, amount in schedule:
+        in_one(which % 2, lambda world, name=name, which=which, amount=amount: STEPS[name](world, which // 2, amount))
     for which in range(2):
         in_one(which, World.finish)
     for world in worlds:
@@ -241,7 +238,7 @@ def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
             check_chain(commit.link for commit in world.table.commits.get(key, []))
 
 
-@given(st.sampled_from(OTHERS), SCHEDULE)
+@given(st.sampled_from(OTHER_ORIGINS), SCHEDULE)
 @settings(
     max_examples=SCHEDULES * SOAK // 4,
     deadline=None,
@@ -251,33 +248,33 @@ def live_beside(worlds: tuple[World, World], schedule: list[Step]) -> None:
 )
 def test_fault_53_second_group_or_cluster_on_a_chain_is_refused(other: Origin, schedule: list[Step]) -> None:
     note(f"{schedule}")
-    live_beside(rival_worlds(other), [step for step in schedule if step[0] not in ("restore", "be away")])
+    run_rivals(rival_worlds(other), [step for step in schedule if step[0] not in ("restore", "long absence")])
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=["group", "topic", "cluster"])
-def test_fault_53_foreign_first_link_taken_for_ours_is_found(other: Origin) -> None:
-    def does(schedule: list[Step]) -> bool:
+@pytest.mark.parametrize("other", OTHER_ORIGINS, ids=["group", "topic", "cluster"])
+def test_fault_53_adopted_foreign_first_link_is_found(other: Origin) -> None:
+    def commits_unlanded(schedule: list[Step]) -> bool:
         try:
-            live_beside(rival_worlds(other, by_adopting), [step for step in schedule if step[0] != "restore"])
+            run_rivals(rival_worlds(other, by_adopting), [step for step in schedule if step[0] != "restore"])
         except CommittedUnlandedError:
             return True
         except (AssertionError, ChainError):
             return False
         return False
 
-    assert find(SCHEDULE, does, settings=FINDING)
+    assert find(SCHEDULE, commits_unlanded, settings=FINDING)
 
 
 class ByOffset(Table):
-    """The bug of the offset as the version of a write: whatever ends beyond the last one is let in."""
+    """The bug of offsets as versions: a table that accepts each link that ends after the last one."""
 
     def may_append(self, link: Link, waited: int) -> bool:
         commits = self.commits.get(link.key)
         return not commits or link.to_offset > commits[-1].link.to_offset
 
 
-class Unlooked(IcebergTable):
-    """Nobody looks whether the link before is there: the number may have been taken, and forgotten."""
+class Unchecked(IcebergTable):
+    """The bug of a write that does not check the previous link: its number may be taken and forgotten."""
 
     def is_next(self, link: Link) -> bool:
         return True
@@ -294,12 +291,12 @@ class Forgetful(IcebergTable):
         return ExpiringTable.is_next(self, link)
 
 
-def _does(damage: type[AssertionError], world: Callable[[], World]) -> Callable[[list[Step]], bool]:
-    """Return a check whether a schedule ends with this damage, before a chain's own checks notice another."""
+def _causes(damage: type[AssertionError], world: Callable[[], World]) -> Callable[[list[Step]], bool]:
+    """Return a check that a schedule causes this damage, before a chain's own checks raise."""
 
     def check(schedule: list[Step]) -> bool:
         try:
-            live(world(), schedule)
+            run_schedule(world(), schedule)
         except damage:
             return True
         except (AssertionError, ChainError):
@@ -313,25 +310,25 @@ def _does(damage: type[AssertionError], world: Callable[[], World]) -> Callable[
     ("world", "damage"),
     [
         pytest.param(lambda: World(ByOffset()), LandedTwiceError, id="offset as version"),
-        pytest.param(lambda: World(find=by_response), NotLandedError, id="success believed, lost"),
-        pytest.param(lambda: World(find=by_response), LandedTwiceError, id="success believed, repeated"),
-        pytest.param(lambda: World(find=by_adopting), CommittedUnlandedError, id="first link adopted unseen"),
-        pytest.param(lambda: World(begin=without_begin), CommittedUnlandedError, id="begin not compared at the start"),
-        pytest.param(lambda: World(end_of=by_count), LandedTwiceError, id="records counted"),
-        pytest.param(lambda: World(Unlooked()), LandedTwiceError, id="published without a look"),
-        pytest.param(lambda: World(Forgetful()), LandedTwiceError, id="forgotten taken for not begun"),
-        pytest.param(lambda: World(DeltaTable(), restates=False), ForgottenError, id="idle heads not stated anew"),
+        pytest.param(lambda: World(find=by_response), NotLandedError, id="response trusted, records lost"),
+        pytest.param(lambda: World(find=by_response), LandedTwiceError, id="response trusted, records repeated"),
+        pytest.param(lambda: World(find=by_adopting), CommittedUnlandedError, id="first link adopted unchecked"),
+        pytest.param(
+            lambda: World(begin=without_begin), CommittedUnlandedError, id="chain's begin not compared at the start"
+        ),
+        pytest.param(lambda: World(end_of=by_count), LandedTwiceError, id="records counted instead of offsets"),
+        pytest.param(lambda: World(Unchecked()), LandedTwiceError, id="previous link not checked"),
+        pytest.param(lambda: World(Forgetful()), LandedTwiceError, id="forgotten chain taken for a new one"),
+        pytest.param(lambda: World(DeltaTable(), restates=False), ForgottenError, id="idle heads not restated"),
     ],
 )
-def test_known_bug_is_found_by_the_damage_that_it_does(
-    world: Callable[[], World], damage: type[AssertionError]
-) -> None:
+def test_known_bug_is_found_by_its_damage(world: Callable[[], World], damage: type[AssertionError]) -> None:
     try:
         found = find(
             SCHEDULE,
-            _does(damage, world),
+            _causes(damage, world),
             settings=FINDING,
         )
     except NoSuchExample:
-        pytest.fail("no schedule of so many finds it")
+        pytest.fail("no schedule finds the bug")
     assert found

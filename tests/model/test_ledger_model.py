@@ -1,6 +1,6 @@
-"""The offset ledger against a group that takes its commits: marks, resets, commits whose answers are late or lost.
+"""The offset ledger and the group that stores its commits: marks, resets, commits with late or lost responses.
 
-What must hold: no mark is forgotten. Where the ledger has nothing left to commit, the group has the mark.
+The rule: no mark is forgotten. If the ledger has nothing left to commit, the group has the mark.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class LedgerModel(RuleBasedStateMachine):
         self.group: dict[TopicPartition, CommittedOffset] = {}
         self.marks: dict[TopicPartition, CommittedOffset | None] = {}
         self.sent: dict[TopicPartition, CommittedOffset] = {}
-        self.taken: dict[TopicPartition, CommittedOffset] = {}
-        self.is_told = 0
-        self.wants_to_be_told = False
+        self.stored: dict[TopicPartition, CommittedOffset] = {}
+        self.notifications = 0
+        self.is_waiting = False
 
     @initialize(group=st.dictionaries(Partitions, Offsets))
     def begin(self, group: dict[TopicPartition, CommittedOffset]) -> None:
@@ -41,7 +41,7 @@ class LedgerModel(RuleBasedStateMachine):
         for partition in PARTITIONS:
             self.assigned(partition)
 
-    # -- what is owned -------------------------------------------------------------------------------
+    # -- owned partitions -------------------------------------------------------------------------------
 
     @rule(partition=Partitions)
     def assigned(self, partition: TopicPartition) -> None:
@@ -52,7 +52,7 @@ class LedgerModel(RuleBasedStateMachine):
 
     @rule(partition=Partitions, moves_on=st.booleans())
     def revoked(self, partition: TopicPartition, moves_on: bool) -> None:
-        """Somebody else has it from here on; what is on its way for it is refused, or was taken before."""
+        """Revoke a partition, which another member may process. Its commit under way is refused, or was stored."""
         if partition not in self.marks:
             return
         self.ledger.drop([partition])
@@ -68,8 +68,10 @@ class LedgerModel(RuleBasedStateMachine):
     def mark(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         if partition in self.marks:
             mark = self.marks[partition]
-            says_more = mark is not None and offset.offset == mark.offset and offset.metadata not in ("", mark.metadata)
-            moves = mark is None or offset.offset > mark.offset or says_more
+            has_new_metadata = (
+                mark is not None and offset.offset == mark.offset and offset.metadata not in ("", mark.metadata)
+            )
+            moves = mark is None or offset.offset > mark.offset or has_new_metadata
             assert self._moved(self.ledger.mark(partition, offset), moves)
             self.marks[partition] = offset if moves else mark
 
@@ -81,23 +83,23 @@ class LedgerModel(RuleBasedStateMachine):
             assert self._moved(self.ledger.reset(partition, offset), moves)
             self.marks[partition] = offset if moves else mark
 
-    def _moved(self, said: bool, moves: bool) -> bool:
+    def _moved(self, result: bool, moves: bool) -> bool:
         """Return whether the ledger's result is right, and a waiting caller was notified exactly once."""
-        told, self.is_told = self.is_told, 0
-        wanted, self.wants_to_be_told = self.wants_to_be_told, self.wants_to_be_told and not moves
-        return said == moves and told == (wanted and moves)
+        notified, self.notifications = self.notifications, 0
+        waited, self.is_waiting = self.is_waiting, self.is_waiting and not moves
+        return result == moves and notified == (waited and moves)
 
     @rule(wanted=st.booleans())
     def notify_next_mark(self, wanted: bool) -> None:
-        def told() -> None:
-            self.is_told += 1
+        def notify() -> None:
+            self.notifications += 1
 
-        self.ledger.notify_next_mark(told if wanted else None)
-        self.wants_to_be_told = wanted
+        self.ledger.notify_next_mark(notify if wanted else None)
+        self.is_waiting = wanted
 
     # -- commits -------------------------------------------------------------------------------------
 
-    @precondition(lambda self: not self.sent and not self.taken)
+    @precondition(lambda self: not self.sent and not self.stored)
     @rule()
     def commit(self) -> None:
         self.sent = dict(self.ledger.dirty())
@@ -105,45 +107,45 @@ class LedgerModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.sent)
     @rule(refused=st.sets(Partitions))
-    def coordinator_takes_it(self, refused: set[TopicPartition]) -> None:
-        self.taken = {tp: offset for tp, offset in self.sent.items() if tp not in refused}
-        self.group.update(self.taken)
+    def coordinator_stores_commit(self, refused: set[TopicPartition]) -> None:
+        self.stored = {tp: offset for tp, offset in self.sent.items() if tp not in refused}
+        self.group.update(self.stored)
         self.sent = {}
 
-    @precondition(lambda self: self.taken)
+    @precondition(lambda self: self.stored)
     @rule()
-    def answer_comes(self) -> None:
-        self.ledger.acknowledge(self.taken)
-        self.taken = {}
+    def response_arrives(self) -> None:
+        self.ledger.acknowledge(self.stored)
+        self.stored = {}
 
     @rule()
     def connection_breaks(self) -> None:
-        """Whatever was on the wire is no longer: the request before it was taken, or the answer after."""
-        self.sent, self.taken = {}, {}
+        """Lose a request that is not stored yet, or the response to a stored one."""
+        self.sent, self.stored = {}, {}
 
-    # -- what must hold ------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------
 
     @invariant()
-    def marks_are_where_they_were_put(self) -> None:
+    def marks_are_kept(self) -> None:
         assert {tp: self.ledger.marked(tp) for tp in self.marks} == self.marks
 
     @invariant()
-    def what_is_to_be_committed_is_a_mark(self) -> None:
+    def dirty_offsets_are_marks(self) -> None:
         assert all(self.marks[tp] == offset for tp, offset in self.ledger.dirty().items())
 
     @invariant()
-    def what_is_clean_the_group_has(self) -> None:
+    def group_has_all_clean_marks(self) -> None:
         clean = {tp: mark for tp, mark in self.marks.items() if mark is not None and tp not in self.ledger.dirty()}
         assert clean == {tp: self.group[tp] for tp in clean}
 
     @invariant()
-    def what_was_committed_undisturbed_is_clean(self) -> None:
-        if not self.sent and not self.taken:
+    def clean_marks_are_committed_offsets(self) -> None:
+        if not self.sent and not self.stored:
             for partition in self.marks.keys() - self.ledger.dirty().keys():
                 assert self.ledger.committed(partition) == self.marks[partition]
 
     def teardown(self) -> None:
-        """A commit that is taken and answered leaves nothing to do."""
+        """Check that a stored and acknowledged commit leaves nothing to commit."""
         self.connection_breaks()
         self.commit()
         self.group.update(self.sent)

@@ -1,8 +1,8 @@
-"""Marks of messages through their cells, against the same marks through `OffsetLedger.mark`.
+"""Marks of messages through their cells, compared with the same marks through `OffsetLedger.mark`.
 
 Two ledgers get the same marks, resets, moved positions, commits and lost topics. One of them is marked as handlers mark
-(`mark_message`, which mostly stores into a cell), the other without cells. They are compared now and then only, since
-a look closes the cells.
+(`mark_message`, which mostly stores into a cell), the other without cells. They are compared only now and then,
+since a comparison closes the cells.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The session's state machine on random walks: what must hold stands in `session.py`, what may happen, too.
+"""The session's state machine on random walks. `session.py` has the events and the invariants.
 
-Each mutant is a fault put into the machine on purpose; some walk must find it.
+Each mutant is a deliberate fault in the machine; some walk must find it.
 """
 
 from __future__ import annotations
@@ -35,51 +35,51 @@ WALKS, STEPS = 500, 90
 
 
 def walk(rng: random.Random, steps: int = STEPS) -> SessionWalk:
-    """Walk at random. What fails has the way there in its notes."""
-    one = SessionWalk(rng)
+    """Walk at random. An exception has the last events in its notes."""
+    session = SessionWalk(rng)
     try:
         for _ in range(steps):
-            one.step()
-        one.finish()
+            session.step()
+        session.finish()
     except Exception as error:
-        error.add_note("\n".join(one.past[-30:]))
+        error.add_note("\n".join(session.past[-30:]))
         raise
-    return one
+    return session
 
 
 def walk_many() -> None:
-    """Walk as often as it takes to see everything."""
+    """Walk often enough to reach every transition."""
     for seed in range(WALKS):
         walk(random.Random(seed))
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, STEPS))
 @settings(max_examples=300 * SOAK)
-def test_session_keeps_its_rules(rng: random.Random, steps: int) -> None:
+def test_session_keeps_its_invariants(rng: random.Random, steps: int) -> None:
     walk(rng, steps)
 
 
 def test_notices_after_the_end_are_in_the_outcome() -> None:
     """A task of the session may have received them before it was cancelled."""
-    one = walk(random.Random(1))
-    machine, error = one.machine, ValueError()
+    session = walk(random.Random(1))
+    machine, error = session.machine, ValueError()
     outcome = machine.outcome
     assignment = NewAssignment(machine.generation, {})
     assert (outcome.closing, outcome.fatal) == (False, None)
-    assert machine.receive(assignment, one.now) == []
+    assert machine.receive(assignment, session.now) == []
     assert outcome.next is assignment
-    machine.receive(PrepareRebalance("another member", one.now + 1), one.now)
+    machine.receive(PrepareRebalance("another member", session.now + 1), session.now)
     assert outcome.next is None
-    machine.receive(assignment, one.now)
-    machine.receive(MembershipLost("fenced"), one.now)
+    machine.receive(assignment, session.now)
+    machine.receive(MembershipLost("fenced"), session.now)
     assert outcome.next is None
-    machine.receive(CloseWanted("closed"), one.now)
-    machine.receive(Fail(error), one.now)
+    machine.receive(CloseWanted("closed"), session.now)
+    machine.receive(Fail(error), session.now)
     assert (outcome.closing, outcome.fatal) == (True, error)
 
 
 def test_walks_reach_every_transition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walks are worth something: no row of the table is left out."""
+    """The walks must cover every row of the table."""
     seen: set[tuple[State, Input]] = set()
     move = SessionMachine._move
 
@@ -103,11 +103,11 @@ def test_every_state_but_the_last_can_be_left() -> None:
 
 
 class Mutants(SessionMachine):
-    """Methods of the machine with a fault in each; `MUTANTS` says which one stands in for which."""
+    """Methods of the machine, each with a fault. `MUTANTS` has the method that each of them replaces."""
 
     def no_commit(self, now: float) -> None:
-        if told := self.revoking & self._notified:
-            self._notified -= told
+        if revoked := self.revoking & self._notified:
+            self._notified -= revoked
         self._revoked(now)
 
     def no_call(self, now: float) -> None:
@@ -115,21 +115,21 @@ class Mutants(SessionMachine):
         self._move(Input.COMMIT_DUE)
         self.job = Commit(is_last=False)
 
-    def told_again(self, now: float) -> None:
-        told = self._notified
+    def reported_twice(self, now: float) -> None:
+        notified = self._notified
         ORIGINAL["_notify_revoked"](self, now)
-        self._notified = told
+        self._notified = notified
 
     def still_owned(self, now: float) -> None:
         owned = self.owned
         ORIGINAL["_revoked"](self, now)
         self.owned = owned
 
-    def still_begun(self, event: Any, now: float) -> None:
-        begun = self._started
+    def still_started(self, event: Any, now: float) -> None:
+        started = self._started
         ORIGINAL["_job_ended"](self, event, now)
         if isinstance(event, Drained):
-            self._started = begun
+            self._started = started
 
     def no_deadline(self, deadline: float, now: float) -> None:
         self._commands.append(StopReaders(self.revoking, now + self._options.claim_grace))
@@ -141,7 +141,7 @@ class Mutants(SessionMachine):
         ORIGINAL["_end"](self, reason, now, **how)
         self._commands = [each for each in self._commands if not isinstance(each, StopReaders)]
 
-    def found_again(self, reason: str, now: float, *, lost: bool = False, **how: Any) -> None:
+    def not_lost_any_more(self, reason: str, now: float, *, lost: bool = False, **how: Any) -> None:
         ORIGINAL["_end"](self, reason, now, lost=lost, **how)
         self.outcome.lost = lost
 
@@ -182,42 +182,42 @@ class Mutants(SessionMachine):
     def no_shutdown(self, now: float) -> None:
         pass
 
-    def goes_on(self, *_: Any) -> None:
+    def no_setup(self, *_: Any) -> None:
         self._start()
 
-    def no_answer(self, rebalance: PrepareRebalance, now: float) -> None:
-        """Eager: the session goes on through a rebalance."""
+    def no_end_at_a_rebalance(self, rebalance: PrepareRebalance, now: float) -> None:
+        """Continue an eager session through a rebalance."""
         self._rebalance = rebalance
 
 
 ORIGINAL = dict(vars(SessionMachine))
 
 MUTANTS = {
-    "what is revoked is not committed": ("_notify_revoked", Mutants.no_commit),
-    "the handler is not told of what is revoked": ("_notify_revoked", Mutants.no_call),
-    "what is revoked is told again": ("_notify_revoked", Mutants.told_again),
-    "what is revoked stays owned": ("_revoked", Mutants.still_owned),
-    "what is revoked counts as read": ("_job_ended", Mutants.still_begun),
+    "revoked partitions are not committed": ("_notify_revoked", Mutants.no_commit),
+    "the handler is not notified of revoked partitions": ("_notify_revoked", Mutants.no_call),
+    "revoked partitions are reported twice": ("_notify_revoked", Mutants.reported_twice),
+    "revoked partitions stay owned": ("_revoked", Mutants.still_owned),
+    "revoked partitions count as started": ("_job_ended", Mutants.still_started),
     "the deadline is not hastened": ("_hasten", Mutants.no_deadline),
-    "readers of what is revoked are not stopped": ("_hasten", Mutants.no_stop),
+    "readers of revoked partitions are not stopped": ("_hasten", Mutants.no_stop),
     "readers are not stopped at the end": ("_end", Mutants.no_stop_at_the_end),
-    "a later reason finds a lost membership again": ("_end", Mutants.found_again),
+    "a later reason restores a lost membership": ("_end", Mutants.not_lost_any_more),
     "partitions start after the end": ("_end", Mutants.starts_late),
     "lost is treated as revoked": ("_end", Mutants.never_lost),
     "cleanup is skipped": ("_set_up", Mutants.no_cleanup),
-    "the set-up is skipped": ("_set_up", Mutants.goes_on),
-    "a join leaves out what is owned": ("_rejoin", Mutants.joins_without_all),
+    "the set-up is skipped": ("_set_up", Mutants.no_setup),
+    "a join omits owned partitions": ("_rejoin", Mutants.joins_without_all),
     "a join comes before the commit": ("_revoke", Mutants.joins_early),
-    "an assignment that waits is forgotten": ("_take_assignment", Mutants.forgets_assignment),
-    "a rebalance under an eager assignor ends nothing": ("_take_rebalance", Mutants.no_answer),
+    "a waiting assignment is forgotten": ("_take_assignment", Mutants.forgets_assignment),
+    "a rebalance under an eager assignor ends nothing": ("_take_rebalance", Mutants.no_end_at_a_rebalance),
     "the end is reported twice": ("_ended", Mutants.ends_twice),
     "a lost session commits": ("_next_of_shutdown", Mutants.commits_though_lost),
     "the session never ends": ("_shut_down", Mutants.no_shutdown),
 }
-"""A fault -> the method that has it, and the method with it."""
+"""Fault -> the name of a method, and the faulty method that replaces it."""
 
 
-def _puts_off(self: RevocationDeadline, deadline: float, now: float) -> float:
+def _postpones(self: RevocationDeadline, deadline: float, now: float) -> float:
     self.at = deadline + 1.0
     return now + self._claim_grace
 
@@ -232,7 +232,7 @@ def _stays(self: RevocationDeadline) -> None:
 
 
 DEADLINE_MUTANTS = {
-    "the deadline is put off": ("hasten", _puts_off),
+    "the deadline is postponed": ("hasten", _postpones),
     "grace is ignored": ("hasten", _no_grace),
     "the deadline is not lifted": ("lift", _stays),
 }

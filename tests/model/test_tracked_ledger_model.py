@@ -1,7 +1,7 @@
 """The offset ledger of a partition whose messages finish in any order, against a log that loses records, and a group.
 
 Marks, resets, deleted and truncated records, refused metadata, commits without an answer, revoked and lost partitions.
-What must hold: neither the mark nor the group's commit covers a message that nobody has finished.
+The rule: neither the mark nor the group's commit covers an unfinished message.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class TrackedLedgerModel(RuleBasedStateMachine):
             if self.tracker.hand_out(*record):
                 self.in_flight.add(record)
             else:
-                assert record in self.finished, "a message is skipped that nobody has finished"
+                assert record in self.finished, "an unfinished message is skipped"
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
@@ -152,7 +152,7 @@ class TrackedLedgerModel(RuleBasedStateMachine):
         assert not self.ledger.finish(P, 0, self.epoch)
         self.own()
 
-    # -- what must hold ------------------------------------------------------------------------------
+    # -- the invariant ------------------------------------------------------------------------------
 
     @invariant()
     def nothing_unfinished_is_covered(self) -> None:
@@ -165,7 +165,7 @@ class TrackedLedgerModel(RuleBasedStateMachine):
             assert covered <= self.finished
 
     def teardown(self) -> None:
-        """Once all is finished and committed, the commit is after the last message."""
+        """Finish all messages, and check that the mark is after the last one."""
         self.hand_out(len(self.log))
         for record in sorted(self.in_flight):
             self.finished.add(record)

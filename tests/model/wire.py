@@ -48,7 +48,7 @@ class Wire:
         self._connections: dict[tuple[int, str], Connection] = {}
         self._made = 0
 
-    def ask(
+    def send(
         self,
         node_id: int,
         purpose: str,

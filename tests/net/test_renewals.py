@@ -238,13 +238,13 @@ class TestHostileBrokers:
     async def test_endless_exchange_is_aborted(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        received = 0
+        heard = 0
 
         def endless(tokens: object) -> Iterator[bytes]:
-            nonlocal received
+            nonlocal heard
             while True:
-                yield b"" if not received else b"and?"
-                received += 1
+                yield b"" if not heard else b"and?"
+                heard += 1
 
         async def source() -> str:
             return "good"
@@ -255,7 +255,7 @@ class TestHostileBrokers:
             await trio.sleep(10)
             assert isinstance(connection.cause_of_end, AuthenticationError)
             assert "did not finish after 8 messages" in str(connection.cause_of_end)
-        assert received == 8
+        assert heard == 8
 
     async def test_request_waits_for_a_renewal_until_its_timeout(self, autojump_clock: MockClock) -> None:
         async with (
