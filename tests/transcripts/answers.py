@@ -25,7 +25,7 @@ Plain = Any
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
-# How long a client has to wait; it depends on the load.
+# The wait of a throttled client; it depends on the load.
 _OMITTED = frozenset({"throttle_time_ms"})
 
 
@@ -113,7 +113,7 @@ class Names:
         return {**fields, "host": "<its host>", "port": "<its port>"} if is_right else fields
 
     def is_group(self, text: str) -> bool:
-        """Return whether it is the id of one of the play's groups."""
+        """Return whether the text is the id of one of the play's groups."""
         return text == self._group or text.startswith(f"{self._group}-")
 
     def of(self, text: str) -> str:

@@ -27,7 +27,7 @@ from sarameya.error_codes import ErrorCode
 from tests.embedded.api_kit import request
 from tests.transcripts.batches import Batch
 
-AskAt = Callable[[int, Any], Awaitable[Any]]
+SendTo = Callable[[int, Any], Awaitable[Any]]
 """Sends a request to the broker with a node id, and returns the response."""
 
 _RETRY_SECONDS = 0.05
@@ -99,7 +99,7 @@ class _Transaction:
 
 @attrs.frozen
 class LiveChanges:
-    ask: AskAt
+    send: SendTo
     node_ids: Sequence[int]
     _transactions: dict[str, _Transaction] = attrs.field(factory=dict, init=False)
 
@@ -108,12 +108,12 @@ class LiveChanges:
         replicas = [node_id, *(other for other in self.node_ids if other != node_id)]
         reassigned = {"partition_index": partition, "replicas": replicas}
         topics = [{"name": topic, "partitions": [reassigned]}]
-        await self.ask(node_id, request(AlterPartitionReassignmentsRequest, 0, timeout_ms=_TIMEOUT_MS, topics=topics))
+        await self.send(node_id, request(AlterPartitionReassignmentsRequest, 0, timeout_ms=_TIMEOUT_MS, topics=topics))
         elected = {"election_type": 0, "topic_partitions": [{"topic": topic, "partitions": [partition]}]}
-        await self.ask(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
+        await self.send(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
         while not await self._is_led(topic, partition, node_id):
             await trio.sleep(_RETRY_SECONDS)
-            await self.ask(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
+            await self.send(node_id, request(ElectLeadersRequest, 1, **elected, timeout_ms=_TIMEOUT_MS))
 
     async def _is_led(self, topic: str, partition: int, leader: int) -> bool:
         """Return whether each broker knows its role: the leader responds, all others refuse."""
@@ -124,7 +124,7 @@ class LiveChanges:
     async def delete_records(self, topic: str, partition: int, before: int) -> None:
         topics = [{"name": topic, "partitions": [{"partition_index": partition, "offset": before}]}]
         leader = await self._leader(topic, partition)
-        answer = await self.ask(leader, request(DeleteRecordsRequest, 1, topics=topics, timeout_ms=_TIMEOUT_MS))
+        answer = await self.send(leader, request(DeleteRecordsRequest, 1, topics=topics, timeout_ms=_TIMEOUT_MS))
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
     # Transactions, with the requests of a client of Kafka 2.4
@@ -143,8 +143,10 @@ class LiveChanges:
         whole = attrs.evolve(batch, sequence=known.sequences.get(at, 0), transactional=True)
         records = whole.encoded(known.producer_id, known.epoch)
         data = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-        ask = request(ProduceRequest, 7, transactional_id=producer, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=data)
-        answer = await self.ask(known.partitions[at], ask)
+        produce = request(
+            ProduceRequest, 7, transactional_id=producer, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=data
+        )
+        answer = await self.send(known.partitions[at], produce)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         known.sequences[at] = whole.sequence + len(whole.values)
         return known.producer_id
@@ -163,9 +165,9 @@ class LiveChanges:
         """Send a request to the producer's coordinator until it succeeds. `prefix` begins the fields' names."""
         named = {f"{prefix}{name}": value for name, value in {"transactional_id": producer, **fields}.items()}
         while True:
-            found = await self.ask(self.node_ids[0], request(FindCoordinatorRequest, 2, key=producer, key_type=1))
+            found = await self.send(self.node_ids[0], request(FindCoordinatorRequest, 2, key=producer, key_type=1))
             if found.error_code == ErrorCode.NONE:
-                answer = await self.ask(found.node_id, request(message, version, **named))
+                answer = await self.send(found.node_id, request(message, version, **named))
                 codes = _codes(answer)
                 if codes <= {ErrorCode.NONE}:
                     return answer
@@ -180,7 +182,7 @@ class LiveChanges:
 
     async def _latest(self, topic: str, partition: int, node_id: int) -> Any:
         topics = [{"name": topic, "partitions": [{"partition_index": partition, "timestamp": _LATEST}]}]
-        answer = await self.ask(node_id, request(ListOffsetsRequest, 4, topics=topics, replica_id=-1))
+        answer = await self.send(node_id, request(ListOffsetsRequest, 4, topics=topics, replica_id=-1))
         return answer.topics[0].partitions[0]
 
 

@@ -29,13 +29,13 @@ class Connection:
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: Any = None
 
-    async def send(self, ask: Any) -> None:
+    async def send(self, message: Any) -> None:
         if self.answer is HUNG_UP:
             return  # `answered` stays set
         self.answered = trio.Event()
         # `read` notices that the broker has closed the connection.
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self.client.send(ask)
+            await self.client.send(message)
 
     async def read(self) -> None:
         """Receive responses until the broker closes the connection."""

@@ -26,7 +26,7 @@ KNOWN: Mapping[str, tuple[Known, ...]] = {
 NOT_PLAYED: Mapping[str, str] = {
     "preparing, the follower has joined again: the leader leaves": (
         "one of the two that have joined becomes the leader; which one depends on Kafka's hash map of random ids, so "
-        "the next run may differ (tests/embedded tests ours: the one that joined the group first)"
+        "the next run may differ (tests/embedded tests the embedded broker: the member that joined the group first)"
     ),
 }
 """Combinations of `suite.states` without a transcript, each with its reason."""
@@ -37,8 +37,8 @@ def find(kafka: Plays, here: Plays) -> Iterator[Found]:
     for (transcript, profile), answers in here.items():
         expected = kafka[transcript, profile]
         for step in dict.fromkeys([*expected, *answers]):
-            for field, theirs, ours in compare(expected.get(step, ABSENT), answers.get(step, ABSENT)):
-                yield Found(transcript, profile, step, field, theirs, ours)
+            for field, expected_value, value in compare(expected.get(step, ABSENT), answers.get(step, ABSENT)):
+                yield Found(transcript, profile, step, field, expected_value, value)
 
 
 def assert_as_recorded(broker: str, kafka: Plays, here: Plays) -> None:
@@ -54,12 +54,12 @@ def complaints(broker: str, kafka: Plays, here: Plays) -> list[str]:
     `kafka` has the expected plays, `here` the actual ones.
     """
     known = KNOWN[broker]
-    met: set[Known] = set()
+    matched: set[Known] = set()
     wrong = [f"{transcript} ({profile}): not played" for transcript, profile in sorted(kafka.keys() - here.keys())]
     for found in find(kafka, here):
         covering = [row for row in known if row.covers(found)]
-        met.update(covering)
+        matched.update(covering)
         if not covering:
             wrong.append(str(found))
-    stale = [row for row in known if row not in met and not row.by_chance]
+    stale = [row for row in known if row not in matched and not row.by_chance]
     return wrong + [f"no longer a difference, remove it: {row}" for row in stale]

@@ -1,4 +1,4 @@
-"""A known difference between two brokers' answers. The rows are in `known_groups` and `known_logs`."""
+"""A known difference between two brokers' responses. `known_groups` and `known_logs` have the rows."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ EMBEDDED_BROKER = (
 
 _SIGN_OF_LIFE = "in a Stable group a sync extends the session in Kafka 3, but not in Kafka 4"
 _ONE_BY_ONE = (
-    "Kafka 3 removes several leaving members one after the other: the first removal begins or ends a rebalance with "
+    "Kafka 3 removes several leaving members one after the other: the first removal starts or ends a rebalance with "
     "those that have not been removed yet"
 )
-_NEVER_A_MEMBER = "Kafka 4 begins a rebalance when a client leaves that never was a member; Kafka 3 did not"
+_NEVER_A_MEMBER = "Kafka 4 starts a rebalance when a client leaves that never was a member; Kafka 3 did not"
 _ENDS_THE_ROUND = "preparing, the follower has joined again: both leave at once"
 
 

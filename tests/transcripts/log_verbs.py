@@ -13,7 +13,7 @@ import attrs
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import Batch, batch
-from tests.transcripts.script import Ask, FetchSession, Topic, TopicId
+from tests.transcripts.script import FetchSession, Send, Topic, TopicId
 
 Partition = tuple[str, int]
 
@@ -23,7 +23,7 @@ READ_COMMITTED = 1
 MIB = 1 << 20
 
 
-def produce(by: str, *values: str, to: Mapping[Partition, Any] | None = None, **fields: Any) -> Ask:
+def produce(by: str, *values: str, to: Mapping[Partition, Any] | None = None, **fields: Any) -> Send:
     """Produce one batch of `values` to `ORDERS`, or the contents of `to` for each partition: bytes, or batches."""
     where = {name: fields.pop(name) for name in ("broker", "version") if name in fields}
     wanted = {ORDERS: batch(*values)} if to is None else to
@@ -31,10 +31,10 @@ def produce(by: str, *values: str, to: Mapping[Partition, Any] | None = None, **
         {at: {"index": at[1], "records": _several(records)} for at, records in wanted.items()}, "name", "partition_data"
     )
     defaults = {"transactional_id": None, "acks": -1, "timeout_ms": 10_000}
-    return Ask(by, Api.PRODUCE, {**defaults, **fields, "topic_data": topics}, **where)
+    return Send(by, Api.PRODUCE, {**defaults, **fields, "topic_data": topics}, **where)
 
 
-def store(*values: str, to: Mapping[Partition, Any] | None = None, **where: Any) -> Ask:
+def store(*values: str, to: Mapping[Partition, Any] | None = None, **where: Any) -> Send:
     """Put records into the log, by a Produce request whose response is not recorded."""
     return attrs.evolve(produce("somebody", *values, to=to, version=9, **where), recorded=False)
 
@@ -51,7 +51,7 @@ def list_offsets(
     epoch: int = -1,
     isolation: int = 0,
     **where: Any,
-) -> Ask:
+) -> Send:
     """Send a ListOffsets request for each partition and its time, or `ORDERS`. `also`: more entries in that request."""
     if isinstance(wanted, int):
         wanted = {ORDERS: wanted}
@@ -63,10 +63,10 @@ def list_offsets(
         }
         topics += _by_topic(partitions, "name", "partitions", with_id=False)
     fields = {"replica_id": -1, "isolation_level": isolation, "topics": topics, "timeout_ms": 5_000}
-    return Ask(by, Api.LIST_OFFSETS, fields, **where)
+    return Send(by, Api.LIST_OFFSETS, fields, **where)
 
 
-def epoch_end(by: str, *epochs: int, of: Iterable[Partition] = (ORDERS,), current: int = -1, **where: Any) -> Ask:
+def epoch_end(by: str, *epochs: int, of: Iterable[Partition] = (ORDERS,), current: int = -1, **where: Any) -> Send:
     """Send an OffsetForLeaderEpoch request for the end of each epoch in each partition."""
     topics = _by_topic(
         {
@@ -78,7 +78,7 @@ def epoch_end(by: str, *epochs: int, of: Iterable[Partition] = (ORDERS,), curren
         "partitions",
         with_id=False,
     )
-    return Ask(by, Api.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}, **where)
+    return Send(by, Api.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}, **where)
 
 
 @attrs.frozen
@@ -108,7 +108,7 @@ def fetch(
     recreated: bool = False,
     held: bool = False,
     **where: Any,
-) -> Ask:
+) -> Send:
     """Send a Fetch request for partitions from their positions, or for `ORDERS`.
 
     `session`: id and epoch. `also`: more entries in the same request. `recreated`: use the ids of the recreated topics.
@@ -134,7 +134,7 @@ def fetch(
         "forgotten_topics_data": _by_topic({at: at[1] for at in forgotten}, "topic", "partitions", recreated=recreated),
         "rack_id": rack,
     }
-    return Ask(by, Api.FETCH, fields, may_be_held=held, **where)
+    return Send(by, Api.FETCH, fields, may_be_held=held, **where)
 
 
 def _fetched(at: Partition, place: At | int) -> Mapping[str, Any]:
@@ -149,19 +149,19 @@ def _fetched(at: Partition, place: At | int) -> Mapping[str, Any]:
     }
 
 
-def open_session(by: str, wanted: Mapping[Partition, At | int] | None = None, **fields: Any) -> Ask:
+def open_session(by: str, wanted: Mapping[Partition, At | int] | None = None, **fields: Any) -> Send:
     """Fetch in a new session (KIP-227)."""
     return fetch(by, wanted, session=(0, 0), **fields)
 
 
-def go_on(by: str, epoch: int, wanted: Mapping[Partition, At | int] | None = None, **fields: Any) -> Ask:
+def next_fetch(by: str, epoch: int, wanted: Mapping[Partition, At | int] | None = None, **fields: Any) -> Send:
     """Fetch incrementally in the last session of `by`."""
     return fetch(by, wanted, session=(FetchSession(by), epoch), **fields)
 
 
-def init_producer(by: str, transactional_id: Any = None, **fields: Any) -> Ask:
+def init_producer(by: str, transactional_id: Any = None, **fields: Any) -> Send:
     defaults = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-    return Ask(by, Api.INIT_PRODUCER_ID, {"transactional_id": transactional_id, **defaults, **fields})
+    return Send(by, Api.INIT_PRODUCER_ID, {"transactional_id": transactional_id, **defaults, **fields})
 
 
 def _by_topic(

@@ -108,7 +108,7 @@ class Notes:
         """Note the instance id with which the client joins."""
         self._client(by).instance = instance
 
-    # Answers
+    # Responses
 
     def learn(self, by: str, answer: Any) -> None:
         """Note the ids, generation and epochs in a response to the client."""

@@ -26,7 +26,6 @@ from tests.transcripts.connections import HUNG_UP, Connection, Connections
 from tests.transcripts.golden import Answers
 from tests.transcripts.notes import Notes
 from tests.transcripts.script import (
-    Ask,
     Await,
     Change,
     DeleteRecords,
@@ -35,6 +34,7 @@ from tests.transcripts.script import (
     InTransaction,
     Look,
     MoveLeader,
+    Send,
     Sleep,
     Step,
     Transcript,
@@ -183,8 +183,8 @@ class _Play:
 
     async def perform(self, step: Step) -> None:
         match step:
-            case Ask():
-                await self._ask(step)
+            case Send():
+                await self._send(step)
             case Await(by):
                 for connection in [c for c in self._connections if c.name == by and c.waits_for]:
                     await self._receive(connection, _ANSWER_SECONDS, ", then")
@@ -221,7 +221,7 @@ class _Play:
             case EndTransaction(by, commits):
                 await cluster.end_transaction(self._notes.producer(by), commits=commits)
 
-    async def _ask(self, step: Ask) -> None:
+    async def _send(self, step: Send) -> None:
         connection = await self._connections.to(self._broker(step), step.by)
         label = self._label(step) if step.recorded else _UNRECORDED
         if connection.waits_for:
@@ -233,10 +233,10 @@ class _Play:
         if step.api in _OBSERVING:
             await trio.sleep(_VISIBLE_SECONDS)
         version = self._versions[step.api] if step.version is None else step.version
-        ask = request(MESSAGES[step.api], version, **fields)
-        await connection.send(ask)
+        message = request(MESSAGES[step.api], version, **fields)
+        await connection.send(message)
         connection.waits_for = label
-        if not ask.expect_response():
+        if not message.expect_response():
             await self._record_hang_up(connection)
             return
         answer = await self._receive(connection, _HELD_SECONDS if step.may_be_held else _ANSWER_SECONDS)
@@ -246,7 +246,7 @@ class _Play:
             await self._name_coordinators(answer, fields["coordinator_keys"])
         if step.retry_with_id and getattr(answer, "error_code", 0) == ErrorCode.MEMBER_ID_REQUIRED:
             self._answers[f"{label}, id"] = self._answers.pop(label)
-            await self._ask(attrs.evolve(step, retry_with_id=False))
+            await self._send(attrs.evolve(step, retry_with_id=False))
 
     async def _receive(self, connection: Connection, timeout: float, when: str = "") -> Any:
         """Record the response that the connection waits for.
@@ -299,12 +299,12 @@ class _Play:
 
     # Names
 
-    def _broker(self, step: Ask) -> Broker:
+    def _broker(self, step: Send) -> Broker:
         if step.broker is not None:
             return self._stage.brokers[step.broker]
         return self._coordinator if step.at_coordinator else self._other
 
-    def _label(self, step: Ask) -> str:
+    def _label(self, step: Send) -> str:
         where = "" if step.at_coordinator else " elsewhere"
         if step.broker:
             where = f" at broker {step.broker}"

@@ -91,7 +91,7 @@ class FetchSession:
 
 
 @attrs.frozen
-class Ask:
+class Send:
     """Send a request, and record its response, or that it is held."""
 
     by: str
@@ -176,7 +176,7 @@ class EndTransaction:
 
 Change = MoveLeader | DeleteRecords | DeleteTopic | InTransaction | EndTransaction
 """A change of the cluster; it records nothing."""
-Step = Ask | Await | Look | Sleep | Change
+Step = Send | Await | Look | Sleep | Change
 
 
 @attrs.frozen

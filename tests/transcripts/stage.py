@@ -40,7 +40,7 @@ RACKS = ("rack-0", "rack-1", "rack-2")
 
 _CONFIGS = {
     # The records of transcripts are older than Kafka's default retention. And without segment.ms a new record would
-    # begin a new segment (a fetch reads from one segment).
+    # start a new segment (a fetch reads from one segment).
     "retention.ms": "-1",
     "segment.ms": str(2**63 - 1),
     # There are thousands of files.
@@ -100,7 +100,9 @@ class Stage:
         ids = [broker.node_id for broker in self.brokers]
         wanted = [_topic(name, partitions, ids) for name, partitions in topics.items()]
         for some in [wanted[at : at + _TOPICS_AT_ONCE] for at in range(0, len(wanted), _TOPICS_AT_ONCE)]:
-            await self.ask(ids[0], request(CreateTopicsRequest, 4, topics=some, timeout_ms=20_000, validate_only=False))
+            await self.send(
+                ids[0], request(CreateTopicsRequest, 4, topics=some, timeout_ms=20_000, validate_only=False)
+            )
         for node_id in ids:
             while not (found := await self._known(node_id, topics)):
                 await trio.sleep(_RETRY_SECONDS)
@@ -109,20 +111,20 @@ class Stage:
     async def delete(self, topic: str) -> None:
         """Delete a topic, and wait until all brokers know."""
         names = {"topic_names": [topic]}
-        await self.ask(self.brokers[0].node_id, request(DeleteTopicsRequest, 4, **names, timeout_ms=20_000))
+        await self.send(self.brokers[0].node_id, request(DeleteTopicsRequest, 4, **names, timeout_ms=20_000))
         for broker in self.brokers:
             while await self._serves(broker.node_id, {topic: [0]}):
                 await trio.sleep(_RETRY_SECONDS)
 
-    async def ask(self, node_id: int, ask: Any) -> Any:
+    async def send(self, node_id: int, message: Any) -> Any:
         """Send one request to one broker, on a new connection."""
         async with self.client(*self.broker(node_id)[1:]) as client:
-            return await client.ask(ask)
+            return await client.ask(message)
 
     async def _known(self, node_id: int, topics: Mapping[str, int]) -> dict[str, uuid.UUID]:
         """Return the ids of the topics if the broker knows them all and leads its partitions; otherwise nothing."""
         names = [{"name": name} for name in topics]
-        found = (await self.ask(node_id, request(MetadataRequest, 10, topics=names))).topics
+        found = (await self.send(node_id, request(MetadataRequest, 10, topics=names))).topics
         led = {t.name: [p.partition_index for p in t.partitions if p.leader_id == node_id] for t in found}
         if any(t.error_code or len(t.partitions) != topics[t.name] for t in found) or not await self._serves(
             node_id, led
@@ -136,7 +138,7 @@ class Stage:
             {"name": name, "partitions": [{"partition_index": number, "timestamp": -1} for number in numbers]}
             for name, numbers in led.items()
         ]
-        answer = await self.ask(node_id, request(ListOffsetsRequest, 4, replica_id=-1, topics=topics))
+        answer = await self.send(node_id, request(ListOffsetsRequest, 4, replica_id=-1, topics=topics))
         return not any(partition.error_code for topic in answer.topics for partition in topic.partitions)
 
     async def leaders(self, topic: str) -> dict[int, int]:
@@ -186,7 +188,7 @@ async def live_stage(bootstrap: str, run: str) -> Stage:
     with trio.fail_after(_READY_SECONDS):
         while not await _coordinates_transactions(stage):
             await trio.sleep(_RETRY_SECONDS)
-    return attrs.evolve(stage, changes=LiveChanges(stage.ask, [broker.node_id for broker in stage.brokers]))
+    return attrs.evolve(stage, changes=LiveChanges(stage.send, [broker.node_id for broker in stage.brokers]))
 
 
 async def _ready_stage(connect: Connect, bootstrap: str, run: str) -> Stage:
@@ -231,20 +233,20 @@ async def _coordinates(stage: Stage, group: str) -> bool:
 
 async def _gives_producer_ids(stage: Stage, node_id: int) -> bool:
     """Request a producer id. A broker has its first ones only some time after the first request."""
-    ask = request(InitProducerIdRequest, 0, transactional_id=None, transaction_timeout_ms=60_000)
-    return bool((await stage.ask(node_id, ask)).error_code == ErrorCode.NONE)
+    message = request(InitProducerIdRequest, 0, transactional_id=None, transaction_timeout_ms=60_000)
+    return bool((await stage.send(node_id, message)).error_code == ErrorCode.NONE)
 
 
 async def _coordinates_transactions(stage: Stage) -> bool:
     """Request transactional producers: the first request creates the topic of transactions."""
     ids = [f"probe-{n}" for n in range(_PROBES)]
     first = stage.brokers[0].node_id
-    found = await stage.ask(first, request(FindCoordinatorRequest, 4, key_type=1, coordinator_keys=ids))
+    found = await stage.send(first, request(FindCoordinatorRequest, 4, key_type=1, coordinator_keys=ids))
     if any(coordinator.error_code for coordinator in found.coordinators):
         return False
     for coordinator in found.coordinators:
-        ask = request(InitProducerIdRequest, 0, transactional_id=coordinator.key, transaction_timeout_ms=60_000)
-        if (await stage.ask(coordinator.node_id, ask)).error_code:
+        message = request(InitProducerIdRequest, 0, transactional_id=coordinator.key, transaction_timeout_ms=60_000)
+        if (await stage.send(coordinator.node_id, message)).error_code:
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""The comparison can fail: what counts as a difference, what covers it, and rows that cover none."""
+"""The comparison: differences, rows of known ones that cover them, and rows that cover none."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class TestNames:
 
         assert names.of(MEMBER) == "<a>"
 
-    def test_id_of_another_form_is_told(self) -> None:
+    def test_id_of_an_unusual_form_has_its_form(self) -> None:
         names = Names("g")
         names.learn_member(f"x{MEMBER}", "a", None, nth=0)
 
         assert names.of(f"x{MEMBER}") == "<a, in the form xa-uuid>"
 
-    def test_member_that_nobody_was_told_of_is_called_after_its_client(self) -> None:
+    def test_unknown_member_is_named_after_its_client(self) -> None:
         assert Names("g").of(MEMBER) == "<a member of a>"
 
-    def test_groups_of_the_play_are_known_from_others(self) -> None:
+    def test_only_groups_of_the_play_get_names(self) -> None:
         names = Names("play-1")
 
         assert [names.of(group) for group in ("play-1", "play-1-other", "play-10")] == [
@@ -50,7 +50,7 @@ class TestNames:
         ]
 
 
-def test_answer_in_plain_names_errors_and_members_and_sorts() -> None:
+def test_recorded_response_has_names_and_is_sorted() -> None:
     names = Names("g")
     names.learn_member(MEMBER, "a", None, nth=0)
     members = [{"member_id": "z", "metadata": b"\0"}, {"member_id": MEMBER, "metadata": b"m"}]
@@ -76,14 +76,14 @@ def test_answer_in_plain_names_errors_and_members_and_sorts() -> None:
     }
 
 
-def test_listing_in_plain_has_the_plays_own_groups_only() -> None:
+def test_recorded_listing_has_only_groups_of_the_play() -> None:
     groups = [{"group_id": group, "protocol_type": ""} for group in ("others", "g")]
     answer = message(ListGroupsResponse, 0, error_code=0, groups=groups)
 
     assert plain(answer, Names("g"))["groups"] == [{"group_id": "<group>", "protocol_type": ""}]
 
 
-class TestAnswersAboutLogs:
+class TestResponsesAboutLogs:
     TOPIC_ID = uuid.UUID(int=7)
 
     @pytest.fixture
@@ -97,7 +97,7 @@ class TestAnswersAboutLogs:
 
     def test_ids_are_named_after_their_owners(self, names: Names) -> None:
         partition = {"partition_index": 0, "aborted_transactions": [{"producer_id": 4711, "first_offset": 3}]}
-        told = [
+        recorded = [
             plain(message(FetchResponse, version, session_id=815, responses=[topic]), names)
             for version, topic in [
                 (12, {"topic": "play-1.orders", "partitions": [partition]}),
@@ -105,13 +105,13 @@ class TestAnswersAboutLogs:
             ]
         ]
 
-        assert told[0] == told[1]
-        assert told[0]["session_id"] == "<session of a>"
-        [topic] = told[0]["responses"]
+        assert recorded[0] == recorded[1]
+        assert recorded[0]["session_id"] == "<session of a>"
+        [topic] = recorded[0]["responses"]
         assert topic["topic"] == "<orders>"
         assert topic["partitions"][0]["aborted_transactions"] == [{"producer_id": "<producer of a>", "first_offset": 3}]
 
-    def test_second_id_of_a_client_is_told_from_the_first(self, names: Names) -> None:
+    def test_second_id_of_a_client_is_numbered(self, names: Names) -> None:
         names.learn_producer(4712, "a")
         names.learn_producer(4711, "a")
 
@@ -122,19 +122,19 @@ class TestAnswersAboutLogs:
         ]
 
     @pytest.mark.parametrize(
-        ("port", "told"),
+        ("port", "expected"),
         [
             (9093, {"node_id": "<broker 1>", "host": "<its host>", "port": "<its port>", "rack": None}),
             (9094, {"node_id": "<broker 1>", "host": "localhost", "port": 9094, "rack": None}),
         ],
     )
-    def test_broker_is_named_after_its_place_unless_wrong(self, names: Names, port: int, told: Any) -> None:
+    def test_brokers_address_gets_a_name_only_if_right(self, names: Names, port: int, expected: Any) -> None:
         endpoint = {"node_id": 2, "host": "localhost", "port": port, "rack": None}
         answer = message(FetchResponse, 16, responses=[], node_endpoints=[endpoint])
 
-        assert plain(answer, names)["node_endpoints"] == [told]
+        assert plain(answer, names)["node_endpoints"] == [expected]
 
-    def test_what_need_not_be_said_is_left_out_where_it_says_nothing(self, names: Names) -> None:
+    def test_optional_fields_with_their_defaults_are_omitted(self, names: Names) -> None:
         partition = {"index": 0, "error_code": 0, "base_offset": 5, "log_append_time_ms": -1, "record_errors": []}
         topics = [{"name": "play-1.orders", "partition_responses": [partition]}]
 
@@ -160,7 +160,7 @@ _ONE = batch("a").encoded(-1, -1)
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "text"),
     [
         (b"", ""),
         (batch("a", "b").encoded(-1, -1), "0-1 (epoch -1): a b"),
@@ -171,8 +171,8 @@ _ONE = batch("a").encoded(-1, -1)
     ],
     ids=["nothing", "two", "compressed", "transactional", "wrong_crc", "cut_off"],
 )
-def test_records_are_told_batch_by_batch(records: bytes, told: str) -> None:
-    assert described(records, lambda producer_id: f"<{producer_id}>") == told
+def test_records_are_described_batch_by_batch(records: bytes, text: str) -> None:
+    assert described(records, lambda producer_id: f"<{producer_id}>") == text
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_records_are_told_batch_by_batch(records: bytes, told: str) -> None:
         ({"operations": [1, 2]}, {"operations": [1]}, [("operations", [1, 2], [1])]),
     ],
 )
-def test_answers_are_compared_field_by_field(expected: Any, actual: Any, found: list[Any]) -> None:
+def test_responses_are_compared_field_by_field(expected: Any, actual: Any, found: list[Any]) -> None:
     assert compare(expected, actual) == found
 
 
@@ -225,9 +225,7 @@ class TestComplaints:
         ("kafka", "here", "transcript"),
         [("NONE", "ILLEGAL_GENERATION", "a play"), ("ILLEGAL_GENERATION", "NONE", "a play"), ("NONE", "UNKNOWN_", "b")],
     )
-    def test_other_difference_is_a_complaint_that_tells_both_sides(
-        self, kafka: str, here: str, transcript: str
-    ) -> None:
+    def test_unknown_difference_is_a_complaint_with_both_values(self, kafka: str, here: str, transcript: str) -> None:
         complaint, _ = self.complaints(kafka, here, transcript)
 
         assert transcript in complaint
@@ -235,19 +233,19 @@ class TestComplaints:
         assert f"here:      '{here}'" in complaint
 
     @pytest.mark.usefixtures("known")
-    def test_step_that_is_missing_is_a_complaint(self) -> None:
+    def test_missing_step_is_a_complaint(self) -> None:
         complaint, _ = complaints(EMBEDDED, self.plays("NONE"), {("a play", "3.9"): {}})
 
         assert "here:      'absent'" in complaint
 
     @pytest.mark.usefixtures("known")
-    def test_play_that_was_not_played_is_a_complaint(self) -> None:
+    def test_missing_play_is_a_complaint(self) -> None:
         here = self.plays("UNKNOWN_MEMBER_ID")
         kafka = {**self.plays("NONE"), ("a second", "2.1"): {}}
 
         assert complaints(EMBEDDED, kafka, here) == ["a second (2.1): not played"]
 
-    def test_row_that_chance_decides_on_may_cover_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_row_marked_by_chance_may_cover_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(differences, "KNOWN", {EMBEDDED: (attrs.evolve(self.ROW, by_chance=True),)})
 
         assert self.complaints("NONE", "NONE") == []
@@ -260,11 +258,11 @@ def test_transcript_for_a_cluster_of_another_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize("row", [row for rows in differences.KNOWN.values() for row in rows], ids=lambda row: row.step)
-def test_row_says_which_field_is_answered_what(row: Known) -> None:
+def test_row_names_its_field_and_both_values(row: Known) -> None:
     assert "*" not in (row.field, row.kafka, row.here)
 
 
-def test_golden_file_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_golden_file_is_loaded_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(golden, "_DIRECTORY", tmp_path)
     plays = {
         ("one", "2.1"): {"a JOIN_GROUP": "held", "the group": "Empty"},

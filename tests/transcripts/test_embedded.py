@@ -1,4 +1,4 @@
-"""The embedded broker against the recorded answers of Apache Kafka 4.1. `transcripts/__init__` says how this works."""
+"""The embedded broker compared with the recorded responses of Apache Kafka 4.1. See `transcripts/__init__`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.transcripts import golden
 from tests.transcripts.differences import EMBEDDED, NOT_PLAYED, assert_as_recorded
 from tests.transcripts.golden import Plays
 from tests.transcripts.player import play_all
-from tests.transcripts.script import SIZES, Ask
+from tests.transcripts.script import SIZES, Send
 from tests.transcripts.stage import embedded_stage
 from tests.transcripts.suite import THEMES
 from tests.transcripts.suite.states import (
@@ -28,7 +28,7 @@ from tests.transcripts.suite.states import (
 from tests.transcripts.versions import PROFILES
 
 
-async def embedded_answers(theme: str) -> Plays:
+async def embedded_responses(theme: str) -> Plays:
     played = {}
     for brokers in SIZES:
         async with embedded_stage(brokers) as stage:
@@ -36,13 +36,13 @@ async def embedded_answers(theme: str) -> Plays:
     return played
 
 
-def test_transcripts_have_names_of_their_own() -> None:
+def test_transcript_names_are_unique() -> None:
     names = Counter(t.name for transcripts in THEMES.values() for t in transcripts)
 
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_every_state_meets_every_request_except_listed_ones() -> None:
+def test_every_state_is_combined_with_every_request() -> None:
     played = {t.name for t in THEMES["states"]}
     cells = {
         f"{state}: {probe}"
@@ -59,13 +59,13 @@ def test_every_state_meets_every_request_except_listed_ones() -> None:
 
 
 @pytest.mark.parametrize("api", [Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.OFFSET_FOR_LEADER_EPOCH])
-def test_every_version_of_what_reads_and_writes_logs_is_played(api: Api) -> None:
+def test_every_version_of_log_requests_is_played(api: Api) -> None:
     played = {
         PROFILES[profile][api]
         for theme in THEMES.values()
         for transcript in theme
         for step in transcript.steps
-        if isinstance(step, Ask) and step.api is api and step.version is None
+        if isinstance(step, Send) and step.api is api and step.version is None
         for profile in transcript.profiles
     }
     low, high = NAMED_VERSIONS[api]
@@ -74,14 +74,14 @@ def test_every_version_of_what_reads_and_writes_logs_is_played(api: Api) -> None
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_every_transcript_is_recorded_and_no_other(theme: str) -> None:
+def test_golden_file_has_exactly_the_plays_of_its_theme(theme: str) -> None:
     assert golden.load(theme).keys() == {(t.name, profile) for t in THEMES[theme] for profile in t.profiles}
 
 
-async def test_embedded_broker_answers_as_kafka_does(autojump_clock: trio.testing.MockClock) -> None:
+async def test_embedded_broker_responds_as_kafka(autojump_clock: trio.testing.MockClock) -> None:
     kafka, here = {}, {}
     for theme in THEMES:
         kafka |= golden.load(theme)
-        here |= await embedded_answers(theme)
+        here |= await embedded_responses(theme)
 
     assert_as_recorded(EMBEDDED, kafka, here)

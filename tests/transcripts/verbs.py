@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sarameya.protocol.versions import Api
-from tests.transcripts.script import Ask, Await, Generation, Group, Id, Instance, Look, Protocol, Sleep, Step
+from tests.transcripts.script import Await, Generation, Group, Id, Instance, Look, Protocol, Send, Sleep, Step
 
 __all__ = [
     "GROUP",
@@ -71,7 +71,7 @@ def join(
     held: bool = False,
     retry_with_id: bool = False,
     **where: bool,
-) -> Ask:
+) -> Send:
     """Send a JoinGroup, with the connection's latest member id. Protocols without metadata subscribe to `orders`."""
     if not isinstance(protocols, Mapping):
         protocols = dict.fromkeys(protocols, READS_ORDERS)
@@ -85,17 +85,17 @@ def join(
         "protocols": [{"name": name, "metadata": metadata} for name, metadata in protocols.items()],
         "reason": "transcript",
     }
-    return Ask(by, Api.JOIN_GROUP, fields, may_be_held=held, retry_with_id=retry_with_id, **where)
+    return Send(by, Api.JOIN_GROUP, fields, may_be_held=held, retry_with_id=retry_with_id, **where)
 
 
-def enter(by: str, **fields: Any) -> Ask:
+def enter(by: str, **fields: Any) -> Send:
     """Join as a client does: retry with the new member id if the broker requires one."""
     return join(by, retry_with_id=True, **fields)
 
 
 def sync(
     by: str,
-    gives: Mapping[str, bytes] | None = None,
+    assigned: Mapping[str, bytes] | None = None,
     *,
     group: Any = GROUP,
     member: Any = None,
@@ -105,8 +105,8 @@ def sync(
     protocol_name: Any = None,
     held: bool = False,
     **where: bool,
-) -> Ask:
-    """Send a SyncGroup. `gives`: a leader's assignment of each connection."""
+) -> Send:
+    """Send a SyncGroup. `assigned`: a leader's assignment of each connection."""
     fields = {
         "group_id": group,
         "generation_id": Generation(by) if generation is None else generation,
@@ -114,21 +114,21 @@ def sync(
         "group_instance_id": Instance(by) if instance is None else instance,
         "protocol_type": Protocol(by, "type") if protocol_type is None else protocol_type,
         "protocol_name": Protocol(by) if protocol_name is None else protocol_name,
-        "assignments": [{"member_id": Id(to), "assignment": part} for to, part in (gives or {}).items()],
+        "assignments": [{"member_id": Id(to), "assignment": part} for to, part in (assigned or {}).items()],
     }
-    return Ask(by, Api.SYNC_GROUP, fields, may_be_held=held, **where)
+    return Send(by, Api.SYNC_GROUP, fields, may_be_held=held, **where)
 
 
 def heartbeat(
     by: str, *, group: Any = GROUP, member: Any = None, generation: Any = None, instance: Any = None, **where: bool
-) -> Ask:
+) -> Send:
     fields = {
         "group_id": group,
         "generation_id": Generation(by) if generation is None else generation,
         "member_id": Id(by) if member is None else member,
         "group_instance_id": Instance(by) if instance is None else instance,
     }
-    return Ask(by, Api.HEARTBEAT, fields, **where)
+    return Send(by, Api.HEARTBEAT, fields, **where)
 
 
 def leaver(member: Any = "", instance: str | None = None) -> Mapping[str, Any]:
@@ -144,7 +144,7 @@ def leave(
     member: Any = None,
     instance: Any = None,
     **where: bool,
-) -> Ask:
+) -> Send:
     """Send a LeaveGroup for `leavers`, or `none`, or the connection's own member (versions before 3: for `member`)."""
     own = {
         "member_id": Id(by) if member is None else member,
@@ -152,7 +152,7 @@ def leave(
         "reason": "transcript",
     }
     fields = {"group_id": group, "member_id": own["member_id"], "members": [] if none else list(leavers) or [own]}
-    return Ask(by, Api.LEAVE_GROUP, fields, **where)
+    return Send(by, Api.LEAVE_GROUP, fields, **where)
 
 
 def commit(
@@ -166,7 +166,7 @@ def commit(
     metadata: str | None = "note",
     epoch: int = -1,
     **where: bool,
-) -> Ask:
+) -> Send:
     """Send an OffsetCommit of an offset for each (topic, partition)."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
     for (topic, number), offset in ({("orders", 0): 7} if offsets is None else offsets).items():
@@ -185,7 +185,7 @@ def commit(
         "retention_time_ms": -1,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
-    return Ask(by, Api.OFFSET_COMMIT, fields, **where)
+    return Send(by, Api.OFFSET_COMMIT, fields, **where)
 
 
 ORDERS: Mapping[str, Sequence[int]] = {"orders": (0, 1)}
@@ -193,7 +193,7 @@ ORDERS: Mapping[str, Sequence[int]] = {"orders": (0, 1)}
 
 def fetch_offsets(
     by: str, topics: Mapping[str, Sequence[int]] | None = ORDERS, *, groups: Iterable[Any] = (GROUP,), **where: bool
-) -> Ask:
+) -> Send:
     """Send an OffsetFetch. `topics` None: all with a commit. Versions before 8 request the first group only."""
     groups = list(groups)
     wanted = None
@@ -205,31 +205,31 @@ def fetch_offsets(
         "groups": [{"group_id": group, "topics": wanted} for group in groups],
         "require_stable": True,
     }
-    return Ask(by, Api.OFFSET_FETCH, fields, **where)
+    return Send(by, Api.OFFSET_FETCH, fields, **where)
 
 
-def find_coordinator(by: str, *groups: Any, key_type: int = 0, **where: bool) -> Ask:
+def find_coordinator(by: str, *groups: Any, key_type: int = 0, **where: bool) -> Send:
     keys = list(groups) or [GROUP]
-    return Ask(by, Api.FIND_COORDINATOR, {"key": keys[0], "key_type": key_type, "coordinator_keys": keys}, **where)
+    return Send(by, Api.FIND_COORDINATOR, {"key": keys[0], "key_type": key_type, "coordinator_keys": keys}, **where)
 
 
-def describe(by: str = "admin", *groups: Any, operations: bool = False, **where: bool) -> Ask:
+def describe(by: str = "admin", *groups: Any, operations: bool = False, **where: bool) -> Send:
     fields = {"groups": list(groups) or [GROUP], "include_authorized_operations": operations}
-    return Ask(by, Api.DESCRIBE_GROUPS, fields, **where)
+    return Send(by, Api.DESCRIBE_GROUPS, fields, **where)
 
 
-def list_groups(by: str = "admin", *states: str, **where: bool) -> Ask:
+def list_groups(by: str = "admin", *states: str, **where: bool) -> Send:
     """Send a ListGroups. Only the play's own groups are recorded."""
-    return Ask(by, Api.LIST_GROUPS, {"states_filter": list(states)}, **where)
+    return Send(by, Api.LIST_GROUPS, {"states_filter": list(states)}, **where)
 
 
-def delete_groups(by: str = "admin", *groups: Any, **where: bool) -> Ask:
-    return Ask(by, Api.DELETE_GROUPS, {"groups_names": list(groups) or [GROUP]}, **where)
+def delete_groups(by: str = "admin", *groups: Any, **where: bool) -> Send:
+    return Send(by, Api.DELETE_GROUPS, {"groups_names": list(groups) or [GROUP]}, **where)
 
 
 def delete_offsets(
     by: str = "admin", topics: Mapping[str, Sequence[int]] | None = None, *, group: Any = GROUP, **where: bool
-) -> Ask:
+) -> Send:
     wanted = {"orders": (0,)} if topics is None else topics
     fields = {
         "group_id": group,
@@ -238,7 +238,7 @@ def delete_offsets(
             for name, numbers in wanted.items()
         ],
     }
-    return Ask(by, Api.OFFSET_DELETE, fields, **where)
+    return Send(by, Api.OFFSET_DELETE, fields, **where)
 
 
 # The first steps of many transcripts

@@ -1,4 +1,4 @@
-"""All transcripts, by theme. A theme's answers, as Apache Kafka gives them, are in `golden/<theme>.json`."""
+"""All transcripts, by theme. `golden/<theme>.json` has Apache Kafka's responses to a theme."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import batch
-from tests.transcripts.log_verbs import ORDERS, At, fetch, go_on, open_session, store
+from tests.transcripts.log_verbs import ORDERS, At, fetch, next_fetch, open_session, store
 from tests.transcripts.script import Await, DeleteRecords, MoveLeader, Transcript
 from tests.transcripts.stage import RACKS
 from tests.transcripts.versions import every
@@ -76,12 +76,12 @@ TRANSCRIPTS = (
         (
             store("a"),
             open_session("a", {ORDERS: 0, ("orders", 1): 0}, rack=RACKS[2]),
-            go_on("a", 1, rack=RACKS[2]),
+            next_fetch("a", 1, rack=RACKS[2]),
             store(to={ORDERS: batch("b")}),
-            go_on("a", 2, rack=RACKS[2]),
-            go_on("a", 3, forgotten=[ORDERS], rack=RACKS[2]),
-            go_on("a", 4, {ORDERS: 0}),
-            go_on("a", 5, {ORDERS: 2}),
+            next_fetch("a", 2, rack=RACKS[2]),
+            next_fetch("a", 3, forgotten=[ORDERS], rack=RACKS[2]),
+            next_fetch("a", 4, {ORDERS: 0}),
+            next_fetch("a", 5, {ORDERS: 2}),
         ),
         profiles=_SOME,
         topics=_SEVERAL,
@@ -92,10 +92,10 @@ TRANSCRIPTS = (
         (
             store("a"),
             open_session("a", {ORDERS: 0}, rack=RACKS[1], broker=1, max_wait=_LONG),
-            go_on("a", 1, {ORDERS: 1}, rack=RACKS[1], broker=1, max_wait=_LONG, held=True),
+            next_fetch("a", 1, {ORDERS: 1}, rack=RACKS[1], broker=1, max_wait=_LONG, held=True),
             store("b"),
             Await("a"),
-            go_on("a", 2, {ORDERS: 2}, rack=RACKS[1], broker=1),
+            next_fetch("a", 2, {ORDERS: 2}, rack=RACKS[1], broker=1),
         ),
         profiles=_SOME,
         topics=_TOPICS,

@@ -7,7 +7,7 @@ from typing import Any
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import Batch, batch
 from tests.transcripts.log_verbs import LATEST, ORDERS, fetch, init_producer, list_offsets, produce
-from tests.transcripts.script import Ask, DeleteRecords, MoveLeader, Producer, Transcript
+from tests.transcripts.script import DeleteRecords, MoveLeader, Producer, Send, Transcript
 from tests.transcripts.versions import every
 
 _EVERY = every(Api.PRODUCE)
@@ -23,7 +23,7 @@ def _batch(sequence: int, *values: str, by: str = "a", epoch: Any = 0) -> Batch:
     return batch(*values, producer=Producer(by), epoch=epoch, sequence=sequence)
 
 
-def _send(sequence: int, *values: str, by: str = "a", epoch: Any = 0, **where: Any) -> Ask:
+def _send(sequence: int, *values: str, by: str = "a", epoch: Any = 0, **where: Any) -> Send:
     return produce(by, to={ORDERS: _batch(sequence, *values, by=by, epoch=epoch)}, **where)
 
 
