@@ -34,7 +34,7 @@ class Request:
 
 
 class Pipe(Generic[T]):
-    """One direction of a connection: it delivers in order, after a latency, unless it is stalled or cut."""
+    """A direction of a connection: it delivers in order, after a latency, unless it is stalled or cut."""
 
     def __init__(self, scheduler: Scheduler, latency: float, deliver: Callable[[T], None]) -> None:
         self._scheduler = scheduler

@@ -24,7 +24,7 @@ SMALL = 100
 
 
 class CompletionModel(RuleBasedStateMachine):
-    """One partition, its messages, and its owners. A message is an offset and a leader epoch."""
+    """A partition, its messages, and its owners. A message is an offset and a leader epoch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class CompletionModel(RuleBasedStateMachine):
     def crash(self, keeps_metadata: bool, is_same_topic: bool) -> None:
         """Start another owner at the commit, or at the commit of a client without such metadata."""
         if not keeps_metadata:
-            self.commit = CommittedOffset(self.commit.offset, "note of somebody else")
+            self.commit = CommittedOffset(self.commit.offset, "note of another client")
             self.covered = set()
         if not is_same_topic:
             other = CompletionTracker(self.commit, OTHER_ID, metadata_bytes=SMALL)

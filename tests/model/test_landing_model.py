@@ -161,7 +161,7 @@ def run_schedule(world: World, schedule: list[Step]) -> None:
     """Run a schedule, and land the rest at its end. Raises AssertionError if a record is lost or repeated.
 
     A new owner fails if the table was restored to a version without links that the group knows, or if the table has
-    forgotten the end of a chain that nobody restated for longer than its retention. Both end the run.
+    forgotten the end of a chain that was not restated for longer than its retention. Both end the run.
     """
     try:
         world.join()

@@ -23,7 +23,7 @@ TOPIC_ID = "ab" * 16
 
 
 class TrackedLedgerModel(RuleBasedStateMachine):
-    """One partition, its log, its owners one after the other, and the group's commit."""
+    """A partition, its log, its owners one after the other, and the group's commit."""
 
     def __init__(self) -> None:
         super().__init__()

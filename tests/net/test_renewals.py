@@ -58,7 +58,7 @@ async def counted(sasl: SaslConfig, options: Config) -> AsyncIterator[tuple[Brok
         yield pool, answers
 
 
-class TestOnTime:
+class TestRenewals:
     async def test_renewal_comes_before_the_session_ends(self, autojump_clock: MockClock) -> None:
         sasl = SaslConfig(users={"alice": "sesame"}, lifetime=10.0)
         async with open_pool(sasl, config("SCRAM-SHA-256")) as (pool, events):
@@ -217,7 +217,7 @@ class TestShortSessions:
             assert running.error is None
         assert handler.values() == [b"%d" % number for number in range(60)]
 
-    async def test_renewal_refused_for_now_ends_only_its_connection(
+    async def test_temporarily_refused_renewal_ends_only_its_connection(
         self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(authenticator, "_REAUTHENTICATION_INTERVAL", 1000.0)

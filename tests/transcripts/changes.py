@@ -131,8 +131,8 @@ class LiveChanges:
 
     async def append_in_transaction(self, producer: str, topic: str, partition: int, batch: Batch) -> int:
         if producer not in self._transactions:
-            begun = await self._coordinated(producer, InitProducerIdRequest, 2, transaction_timeout_ms=60_000)
-            self._transactions[producer] = _Transaction(begun.producer_id, begun.producer_epoch)
+            started = await self._coordinated(producer, InitProducerIdRequest, 2, transaction_timeout_ms=60_000)
+            self._transactions[producer] = _Transaction(started.producer_id, started.producer_epoch)
         known = self._transactions[producer]
         at = topic, partition
         who = {"producer_id": known.producer_id, "producer_epoch": known.epoch}

@@ -211,7 +211,7 @@ class TestComplaints:
         return complaints(EMBEDDED, self.plays(kafka, transcript), self.plays(here, transcript))
 
     @pytest.mark.usefixtures("known")
-    def test_known_difference_is_fine(self) -> None:
+    def test_known_difference_is_no_complaint(self) -> None:
         assert self.complaints("NONE", "UNKNOWN_MEMBER_ID") == []
 
     @pytest.mark.usefixtures("known")
