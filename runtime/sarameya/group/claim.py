@@ -14,7 +14,7 @@ A rule that is easily broken:
 
 - Iterators are classes, not async generators. A generator ends at its first cancellation, and trio warns if a loop over
   a generator is left by `break`. Test:
-  `tests/consumer/test_fetching.py::test_iteration_can_be_left_and_taken_up_again`.
+  `tests/consumer/test_fetching.py::test_interrupted_iteration_can_be_resumed`.
 """
 
 from __future__ import annotations

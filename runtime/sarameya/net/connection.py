@@ -9,7 +9,7 @@ A rule that is easily broken:
 
 - A broker answers the requests of a connection in order. A held join therefore blocks every later request, and a late
   response makes all later responses late: the connection is closed. Test:
-  `tests/net/test_connection.py::test_late_answer_ends_the_connection_with_a_timeout`.
+  `tests/net/test_connection.py::test_late_response_ends_the_connection_with_a_timeout`.
 """
 
 from __future__ import annotations
