@@ -46,7 +46,7 @@ async def test_topic_created_while_the_group_waits_is_consumed(autojump_clock: M
         assert handler.offsets("late", 0) == [0, 1]
 
 
-async def test_no_broker_at_the_address_names_it_and_the_cause(autojump_clock: MockClock) -> None:
+async def test_connect_error_names_the_unreachable_address(autojump_clock: MockClock) -> None:
     async with orders() as cluster:
         group = ConsumerGroup(["nowhere:9092"], "g", Config(bootstrap_timeout=3.0), transport=cluster.transport)
         async with group:
@@ -54,7 +54,7 @@ async def test_no_broker_at_the_address_names_it_and_the_cause(autojump_clock: M
                 await group.consume(["orders"], Recorder())
 
 
-async def test_brokers_that_never_answer_are_named(autojump_clock: MockClock) -> None:
+async def test_unresponsive_brokers_are_named_in_the_error(autojump_clock: MockClock) -> None:
     async with orders() as cluster:
         silent = CutOff(cluster.transport)
         silent.alive = False
@@ -65,7 +65,7 @@ async def test_brokers_that_never_answer_are_named(autojump_clock: MockClock) ->
 
 
 @pytest.mark.parametrize("topics", ["orders", [], [""], [1]])
-async def test_topics_that_cannot_be_are_refused(autojump_clock: MockClock, topics: object) -> None:
+async def test_invalid_topics_are_refused(autojump_clock: MockClock, topics: object) -> None:
     async with orders() as cluster:
         async with ConsumerGroup(cluster.bootstrap_servers, "g", transport=cluster.transport) as group:
             with pytest.raises(ConfigError, match="non-empty list of topic names"):
@@ -73,19 +73,19 @@ async def test_topics_that_cannot_be_are_refused(autojump_clock: MockClock, topi
 
 
 @pytest.mark.parametrize("servers", [[], ["localhost"], ["localhost:0"], ["localhost:x"], [":9092"], ["h:70000"]])
-async def test_bootstrap_address_that_cannot_be_is_refused(autojump_clock: MockClock, servers: list[str]) -> None:
+async def test_invalid_bootstrap_address_is_refused(autojump_clock: MockClock, servers: list[str]) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         ConsumerGroup(servers, "g")
 
 
 @pytest.mark.parametrize("group_id", ["", b"g", None, "g\udcff"])
-async def test_group_id_that_cannot_be_is_refused(autojump_clock: MockClock, group_id: Any) -> None:
-    """No request can carry the last one: it has a byte of a command line in it that is not UTF-8."""
+async def test_invalid_group_id_is_refused(autojump_clock: MockClock, group_id: Any) -> None:
+    """The last one has a surrogate, as a byte of a command line that is not UTF-8 becomes. No request can carry it."""
     with pytest.raises(ConfigError, match="group_id"):
         ConsumerGroup(["localhost:9092"], group_id)
 
 
-async def test_consume_outside_its_block_says_so(autojump_clock: MockClock) -> None:
+async def test_consume_outside_async_with_raises(autojump_clock: MockClock) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await ConsumerGroup(["localhost:9092"], "g").consume(["orders"], Recorder())
 
@@ -99,7 +99,7 @@ async def test_second_consume_at_the_same_time_is_refused(autojump_clock: MockCl
             await member.group.consume(["orders"], Recorder())
 
 
-async def test_closed_group_consumes_no_more(autojump_clock: MockClock) -> None:
+async def test_consume_of_a_closed_group_does_not_call_the_handler(autojump_clock: MockClock) -> None:
     async with orders() as cluster:
         async with ConsumerGroup(cluster.bootstrap_servers, "g", transport=cluster.transport) as group:
             group.close_nowait()
@@ -118,7 +118,7 @@ async def test_close_without_a_reachable_cluster_returns_at_once(autojump_clock:
         assert member.error is None
 
 
-async def test_events_tell_the_way_into_the_group(autojump_clock: MockClock) -> None:
+async def test_events_report_each_membership_state(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 1)
         handler = Recorder()

@@ -1,6 +1,6 @@
-"""Bytes in a log that are no records: a typed error with topic, partition and offset, and the neighbours go on.
+"""Invalid bytes in a log raise a typed error with topic, partition and offset; other partitions are still read.
 
-The handler here catches the error of its claim and waits; one that does not ends the session, which is told elsewhere.
+The handlers here catch the error of their claim and wait. Other tests cover handlers whose error ends the session.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tests.protocol.test_records import (
 )
 
 BAD_AT = 5
-"""Where the bad bytes begin; what stands before is good."""
+"""Offset at which the bad bytes start. All records before it are good."""
 
 
 def at_its_place(data: bytes) -> bytes:
-    """The batch, its base offset that of its place in the log (which no CRC covers)."""
+    """Return the batch with the base offset of its place in the log, which no CRC covers."""
     return struct.pack(">q", BAD_AT) + data[8:]
 
 
@@ -57,13 +57,13 @@ BAD = {
     "truncated in its header": Bad(five()[:40], CorruptRecordError, "less than one whole batch"),
     "unknown codec": Bad(tampered(five(), attributes=7), UnsupportedFormatError, "codec 7"),
     "unknown magic": Bad(five()[:16] + b"\x09" + five()[17:], UnsupportedFormatError, "magic 9"),
-    "not what the codec wrote": Bad(tampered(five(), attributes=Codec.ZSTD), CorruptRecordError, "zstd"),
+    "data that is not zstd": Bad(tampered(five(), attributes=Codec.ZSTD), CorruptRecordError, "zstd"),
     "negative count": Bad(tampered(five(), count=-1), CorruptRecordError, "-1 records"),
     "count beyond the batch": Bad(tampered(five(), count=2**31 - 1), CorruptRecordError, "2147483647 records"),
     "last offset before the first": Bad(tampered(five(), last_delta=-7), CorruptRecordError, "the offsets 5 to -2"),
     "record longer than the batch": Bad(batch_of(varint(2**40) + record()[1:]), CorruptRecordError, "structure"),
     "key longer than the record": Bad(batch_of(record(key=varint(2**31))), CorruptRecordError, "structure"),
-    "header key that is no UTF-8": Bad(
+    "header key that is not UTF-8": Bad(
         batch_of(record(headers=varint(1) + varint(2) + b"\xff\xfe" + varint(-1))), CorruptRecordError, "is not UTF-8"
     ),
     "bomb": Bad(
@@ -79,12 +79,12 @@ BAD = {
     "v1 bomb": Bad(
         wrapper(legacy(1, 0, None, bytes(2_000_000), offset=0)), DecompressionLimitError, "fetch_max_decompressed_bytes"
     ),
-    "v0 of nothing": Bad(legacy(0, Codec.GZIP, None, b""), CorruptRecordError, "gzip"),
+    "v0 without compressed data": Bad(legacy(0, Codec.GZIP, None, b""), CorruptRecordError, "gzip"),
 }
 
 
 class Waits(ConsumerGroupHandler):
-    """Marks what it reads; keeps the error of a claim, and then waits for the session's end."""
+    """A handler that marks what it reads, keeps the error of its claim, and then waits until the claim has stopped."""
 
     def __init__(self, *, by_batches: bool) -> None:
         self.offsets: dict[int, list[int]] = {}
@@ -113,7 +113,7 @@ class Waits(ConsumerGroupHandler):
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 @pytest.mark.parametrize("by_batches", [False, True], ids=["messages", "batches"])
-async def test_bad_batch_raises_with_coordinates_and_spares_neighbours(
+async def test_bad_batch_raises_its_offset_and_stops_only_its_claim(
     autojump_clock: MockClock, bad: Bad, by_batches: bool
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -125,13 +125,13 @@ async def test_bad_batch_raises_with_coordinates_and_spares_neighbours(
         for second in range(30):
             cluster.produce("orders", 1, b"%d" % second)
             await trio.sleep(1)
-            assert handler.offsets[1] == list(range(second + 1)), "the neighbour's messages come as they are written"
+            assert handler.offsets[1] == list(range(second + 1)), "the other partition is read without delay"
         (error,) = handler.errors
         assert type(error) is bad.error
         assert (error.topic, error.partition, error.offset) == ("orders", 0, BAD_AT)
         assert str(error).startswith(f"orders-0 at offset {BAD_AT}: ")
         assert bad.words in str(error)
-        assert handler.offsets[0] == list(range(BAD_AT)), "what stood before it was delivered, and nothing behind it"
+        assert handler.offsets[0] == list(range(BAD_AT)), "all messages before the bad batch, none after it"
         assert handler.sessions == 1
         await member.close()
         assert member.error is None
@@ -139,7 +139,7 @@ async def test_bad_batch_raises_with_coordinates_and_spares_neighbours(
 
 
 class Columns(Waits):
-    """Reads as a sink does, by columns."""
+    """A handler that reads Arrow columns, as a sink does."""
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         try:
@@ -164,7 +164,7 @@ async def test_fault_59_header_key_not_utf8_stops_the_claim(
         member = await start_member(nursery, cluster, handler)
         await eventually(lambda: bool(handler.errors))
         await member.close()
-    told = str(handler.errors[0])
-    assert f"orders-0 at offset {BAD_AT}: the key of a record's header is not UTF-8: b'\\xff\\xfe'" in told
-    assert f"in the batch up to offset {BAD_AT}; to go on, set the group's offset after it" in told
+    text = str(handler.errors[0])
+    assert f"orders-0 at offset {BAD_AT}: the key of a record's header is not UTF-8: b'\\xff\\xfe'" in text
+    assert f"in the batch up to offset {BAD_AT}; to go on, set the group's offset after it" in text
     assert handler.offsets[0] == list(range(BAD_AT))

@@ -32,7 +32,7 @@ from sarameya.protocol.fetch.byte_budget import ByteBudget
 from sarameya.protocol.fetch.fetch_cursor import FetchCursor, Records
 from sarameya.protocol.records.batch_codec import RawBatch
 from tests.group.kit import deadline, eventually, fill, orders, start_member
-from tests.group.test_claim_batches import PARTITION, logged
+from tests.group.test_claim_batches import PARTITION, record_batches
 
 Range = tuple[int, int]
 
@@ -65,19 +65,19 @@ def range_of(batch: MessageBatch) -> Range:
 def test_ranges_are_contiguous_however_a_claim_is_read(
     sizes: list[int], hidden: set[int], skipped: int, fetches: int, steps: list[str], ends: bool
 ) -> None:
-    """Reads by messages, by batches, by both in turn, before and after pauses, over records that are not shown."""
+    """Reads messages, batches, or both in turn, before and after pauses, over records that are hidden."""
     steps = [*steps, "end"] if ends else steps
-    raws = logged(sizes)
+    raws = record_batches(sizes)
     position = min(skipped, raws[0].last_offset)
     aborted = frozenset(raws[place].base_offset for place in hidden if place < len(raws) - 1)
     ranges: list[Range] = []
     got: list[int] = []
 
-    def taken(messages: Sequence[Message], its: Range) -> None:
-        assert its[0] <= messages[0].offset
-        assert messages[-1].offset < its[1]
+    def check_range(messages: Sequence[Message], offsets: Range) -> None:
+        assert offsets[0] <= messages[0].offset
+        assert messages[-1].offset < offsets[1]
         got.extend(message.offset for message in messages)
-        ranges.append(its)
+        ranges.append(offsets)
 
     async def main() -> None:
         claim = claim_at(position)
@@ -89,29 +89,29 @@ def test_ranges_are_contiguous_however_a_claim_is_read(
             if step == "pause":
                 claim._set_paused(True)
                 assert not claim._advance_nowait(by_columns=True)
-                assert claim.from_offset == reached()
+                assert claim.from_offset == expected_start()
                 claim._set_paused(False)
             elif step == "end":
                 claim._end()
-                assert claim.from_offset == reached()
+                assert claim.from_offset == expected_start()
                 return
             elif not claim._advance_nowait(by_columns=step == "batch"):
                 if not left:
                     return
                 deliver(claim, left.pop(0), aborted)
             elif step == "look":
-                pass  # there is a batch at hand, of which nothing may be taken
+                pass  # a batch is ready, but no message of it is taken
             elif step == "batch":
                 batch = claim._take_rest()
-                taken(batch.messages, range_of(batch))
+                check_range(batch.messages, range_of(batch))
             else:
                 for _ in range(1 if step == "message" else 200):
                     for message in claim._present.left:
-                        taken([message], (reached(), claim.position))
+                        check_range([message], (expected_start(), claim.position))
                         break
-            assert claim.from_offset == reached()
+            assert claim.from_offset == expected_start()
 
-    def reached() -> int:
+    def expected_start() -> int:
         return ranges[-1][1] if ranges else position
 
     trio.run(main)
@@ -124,7 +124,7 @@ def test_ranges_are_contiguous_however_a_claim_is_read(
     assert got == [o for raw in shown for o in range(raw.base_offset, raw.next_offset) if o >= position]
 
 
-async def test_batch_that_is_made_by_hand_begins_at_its_first_message() -> None:
+async def test_batch_created_by_hand_starts_at_its_first_message() -> None:
     message = Message("orders", 0, 7, 0, 0, None, b"x")  # type: ignore[arg-type]
     assert MessageBatch("orders", 0, [message], 9).from_offset == 7
 
@@ -139,7 +139,7 @@ async def test_range_after_a_raising_interceptor_is_read_again() -> None:
 
     ranges: list[Range] = []
     claim = claim_at(2, Interceptors([Once()], Observers([])))
-    deliver(claim, logged([5, 5]))
+    deliver(claim, record_batches([5, 5]))
     with pytest.raises(InterceptorError):
         claim._advance_nowait(by_columns=True)
     assert claim._advance_nowait(by_columns=True)
@@ -147,7 +147,7 @@ async def test_range_after_a_raising_interceptor_is_read_again() -> None:
 
 
 class ByBatches(ConsumerGroupHandler):
-    """Keeps the ranges, and marks them."""
+    """A handler that keeps and marks the range of each batch."""
 
     def __init__(self) -> None:
         self.ranges: list[Range] = []
@@ -167,7 +167,7 @@ class ByBatches(ConsumerGroupHandler):
 
 
 def transactions(cluster: EmbeddedCluster) -> None:
-    """Offset 0 aborted, 1 its marker, 2 plain, 3 aborted, 4 its marker."""
+    """Write these offsets: 0 aborted, 1 its marker, 2 plain, 3 aborted, 4 its marker."""
     for value in (b"plain", None):
         cluster.produce_transactional("orders", 0, b"aborted", producer_id=1)
         cluster.end_transaction(1, commit=False)
@@ -182,7 +182,7 @@ async def test_range_covers_aborted_records_of_an_earlier_fetch(autojump_clock: 
         transactions(cluster)
         await eventually(lambda: bool(handler.claims) and handler.claims[0].position == 5)
         assert handler.ranges == [(0, 3)]
-        for _ in range(3):  # each in a fetch of its own, which yields nothing
+        for _ in range(3):  # fetched one by one; the aborted records at the end of each yield nothing
             transactions(cluster)
             await trio.sleep(1)
         assert handler.offsets == [2, 7, 12, 17]
@@ -190,7 +190,7 @@ async def test_range_covers_aborted_records_of_an_earlier_fetch(autojump_clock: 
         assert handler.claims[0].position == 20
 
 
-async def test_range_covers_what_compaction_has_taken(autojump_clock: MockClock) -> None:
+async def test_range_covers_records_removed_by_compaction(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         for _ in range(4):
             cluster.produce_many("orders", 0, [(b"k", b"v")] * 5)
@@ -211,14 +211,14 @@ class FromTen(ByBatches):
 
 
 async def test_range_after_a_reset_starts_at_the_new_position(autojump_clock: MockClock) -> None:
-    """Retention overtakes the position: the next batch does not begin where the last one ended."""
+    """Retention overtakes the position: the next batch does not start where the last one ended."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = FromTen()
         member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
         await eventually(lambda: len(handler.offsets) == 10)
         member.group.pause_all()
-        await trio.sleep(2)  # what was asked for before is answered
+        await trio.sleep(2)  # the pending fetch is answered
         fill(cluster, 20)
         cluster.delete_records("orders", 0, 30)
         await trio.sleep(5)
@@ -255,7 +255,7 @@ async def test_ranges_of_a_stream_are_contiguous_for_each_partition(autojump_clo
             assert all(before[1] == after[0] for before, after in pairwise(ranges))
 
 
-async def test_ranges_of_a_consumer_begin_where_it_was_told_to(autojump_clock: MockClock) -> None:
+async def test_ranges_of_a_consumer_start_at_the_requested_offset(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 20)
         async with (

@@ -1,4 +1,4 @@
-"""Changes of the group while no session runs: in the pause after sessions that were too short. Virtual time."""
+"""Changes of the group while no session runs: in the backoff after sessions that were too short. Virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPICS = ("more", "orders", "users")
 
 
 class Short(Partitions):
-    """Ends its first two sessions at once, each while a join is under way, which is answered before that is done."""
+    """A handler that ends its first two sessions at once, during a join that is answered before the session ends."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         super().__init__()
@@ -40,8 +40,8 @@ class Short(Partitions):
         await trio.sleep(0.6)
 
 
-async def pausing(nursery: trio.Nursery, cluster: EmbeddedCluster, one: Short) -> Running:
-    """A member that pauses for some ten seconds, and has been assigned partitions before that."""
+async def start_backing_off(nursery: trio.Nursery, cluster: EmbeddedCluster, one: Short) -> Running:
+    """Start a member, and return it in a backoff of about ten seconds with partitions assigned."""
     member = one.member = await start(
         nursery, cluster, one, topics=TOPICS[:1], retry_backoff=10.0, retry_backoff_max=10.0
     )
@@ -53,10 +53,10 @@ def three_topics() -> EmbeddedCluster:
     return EmbeddedCluster(topics=dict.fromkeys(TOPICS, 1), in_memory=True, seed=1)
 
 
-async def test_membership_lost_during_the_pause_is_not_gone_on_with(autojump_clock: MockClock) -> None:
+async def test_membership_lost_during_the_backoff_is_replaced(autojump_clock: MockClock) -> None:
     async with three_topics() as cluster, deadline() as nursery:
         one = Short(cluster)
-        member = await pausing(nursery, cluster, one)
+        member = await start_backing_off(nursery, cluster, one)
         (me,) = cluster.describe_group("g").members
         cluster.expire_member("g", me.member_id)
         await one.until(lambda: len(one.sessions) == 3)
@@ -65,12 +65,12 @@ async def test_membership_lost_during_the_pause_is_not_gone_on_with(autojump_clo
         assert member.error is None
 
 
-async def test_rebalance_during_the_pause_is_joined_at_once(autojump_clock: MockClock) -> None:
+async def test_rebalance_during_the_backoff_is_joined_at_once(autojump_clock: MockClock) -> None:
     async with three_topics() as cluster, deadline() as nursery:
         one, two = Short(cluster), Partitions()
-        await pausing(nursery, cluster, one)
+        await start_backing_off(nursery, cluster, one)
         began = trio.current_time()
         await start(nursery, cluster, two, topics=TOPICS)
         await two.until(lambda: len(two.sessions) == 1)
-        assert trio.current_time() - began < 4, "a heartbeat brings the news, and nothing has to be given up"
+        assert trio.current_time() - began < 4, "a heartbeat reports the rebalance, and no partition is revoked first"
         await eventually(lambda: len({*two.sessions[-1].claims, *one.sessions[-1].claims}) == 3)

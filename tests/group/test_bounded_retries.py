@@ -1,4 +1,4 @@
-"""Retries, and their number: unlimited, unless the options set a limit. Virtual time."""
+"""Retries are unlimited, unless the options limit their number or duration. Virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.group.kit import (
 )
 from tests.group.traffic import ReceivedRequest, of, watch
 
-TRIED = [
+RETRIED_APIS = [
     (Api.FIND_COORDINATOR, "find_coordinator of group g"),
     (Api.JOIN_GROUP, "join of group g"),
     (Api.SYNC_GROUP, "sync of group g"),
@@ -34,11 +34,11 @@ TRIED = [
     (Api.OFFSET_FETCH, "offset fetch of group g"),
     (Api.OFFSET_COMMIT, "commit of group g"),
 ]
-each_api = pytest.mark.parametrize(("api", "what"), TRIED, ids=[api.name for api, _ in TRIED])
+each_api = pytest.mark.parametrize(("api", "what"), RETRIED_APIS, ids=[api.name for api, _ in RETRIED_APIS])
 
 
 class Commits(Recorder):
-    """Commits each message, and waits for it."""
+    """A handler that commits each message and waits for the response."""
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         async for message in claim:
@@ -49,15 +49,18 @@ class Commits(Recorder):
 
 
 async def fail_for_good(
-    nursery: trio.Nursery, cluster: EmbeddedCluster, asked: list[ReceivedRequest], api: Api, **options: Any
+    nursery: trio.Nursery, cluster: EmbeddedCluster, received: list[ReceivedRequest], api: Api, **options: Any
 ) -> Running:
-    """A member that meets no other answer of `api` than a refusal that may pass, from a commit of its own on."""
+    """Return a member that has ended, since each `api` request failed with a retriable error.
+
+    Commits fail only after the commit of the start offset.
+    """
     if api is not Api.OFFSET_COMMIT:
         cluster.fail_next(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
     member = await start_member(nursery, cluster, Commits(), autocommit=False, **options)
     if api is Api.OFFSET_COMMIT:
         await eventually(lambda: committed(cluster) == {"orders-0": 0})  # where it starts
-        asked.clear()
+        received.clear()
         cluster.fail_next(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
     fill(cluster, 1)
     await member.ended.wait()
@@ -65,7 +68,7 @@ async def fail_for_good(
 
 
 def exhausted(member: Running, api: Api) -> RetriesExhaustedError:
-    """Return the error of `consume()`, out of the wrapping that belongs to its origin."""
+    """Return the error of `consume()`, without the `ExceptionGroup` or `ClaimError` around it."""
     error: Any = member.error
     if api is Api.OFFSET_COMMIT:
         error = claim_failure(member)
@@ -79,32 +82,32 @@ def exhausted(member: Running, api: Api) -> RetriesExhaustedError:
 async def test_consume_raises_when_retries_are_exhausted(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: Api, what: str
 ) -> None:
-    asked = watch(monkeypatch)
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
-        member = await fail_for_good(nursery, cluster, asked, api, retry_max_attempts=3)
+        member = await fail_for_good(nursery, cluster, received, api, retry_max_attempts=3)
         error = exhausted(member, api)
         assert (error.what, error.attempts) == (what, 4)
         assert "COORDINATOR_LOAD_IN_PROGRESS" in error.cause
-        assert len(of(asked, api)) == 4, "once, and three times again"
+        assert len(of(received, api)) == 4, "one attempt and three retries"
         assert [e.attempt for e in member.seen(Retrying) if e.what == what] == [1, 2, 3]
 
 
 @each_api
-async def test_consume_raises_when_the_time_for_retries_is_over(
+async def test_consume_raises_when_retry_timeout_is_over(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, api: Api, what: str
 ) -> None:
-    asked = watch(monkeypatch)
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
-        member = await fail_for_good(nursery, cluster, asked, api, retry_timeout=5.0)
+        member = await fail_for_good(nursery, cluster, received, api, retry_timeout=5.0)
         error = exhausted(member, api)
         assert error.what == what
-        assert 5.0 <= error.elapsed <= 7.0, "a backoff more at most"
-        tries = [request.at for request in of(asked, api)]
-        assert tries[-1] - tries[0] == pytest.approx(error.elapsed)
+        assert 5.0 <= error.elapsed <= 7.0, "at most one backoff longer"
+        times = [request.at for request in of(received, api)]
+        assert times[-1] - times[0] == pytest.approx(error.elapsed)
 
 
 @each_api
-async def test_without_bounds_what_fails_for_long_succeeds_at_last(
+async def test_request_without_limits_is_retried_until_it_succeeds(
     autojump_clock: MockClock, api: Api, what: str
 ) -> None:
     async with orders() as cluster, deadline() as nursery:

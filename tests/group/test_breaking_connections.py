@@ -1,4 +1,4 @@
-"""A group whose connections hang, drip or are reset in the middle of a frame loses, repeats and leaves over nothing."""
+"""Connections that hang, drip or are reset inside a frame: no message is lost or repeated, no connection stays open."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.group.kit import Recorder, committed, deadline, orders, start_member
 from tests.net.breaking import Breaking, Half, How
 
 MESSAGES = 20
-EVERY = 0.5
-"""Seconds from one message to the next, so that there is always a fetch under way."""
+INTERVAL = 0.5
+"""Seconds from one message to the next, so that a fetch is always pending."""
 
-ASKED = [
+APIS = [
     Api.API_VERSIONS,
     Api.METADATA,
     Api.FIND_COORDINATOR,
@@ -33,22 +33,22 @@ ASKED = [
 
 
 def places(api: Api, size: int) -> Iterable[int]:
-    """Bytes to break at: every one of them in a soak; else one inside the header and the last, more of a fetch's."""
+    """Return the bytes to break at: all in a soak; else one in the header and the last one, and more for a fetch."""
     if "SARAMEYA_SOAK" in os.environ:
         return range(size)
     return sorted({0, 3, 8, 21, size // 2, size - 1} if api is Api.FETCH else {6, size - 1})
 
 
-async def life(api: Api, how: How, half: Half, at: int) -> Breaking:
-    """A member reads what is written meanwhile to two partitions, and closes."""
+async def run_member(api: Api, how: How, half: Half, at: int) -> Breaking:
+    """Run a member that reads two partitions while they are written, and close it."""
     async with orders(2) as cluster, deadline(900) as nursery:
         transport = Breaking(cluster.transport, api, how, half, at)
         handler = Recorder()
-        # Longer than one request's time-out: the first answer to Metadata may be the one that never comes.
+        # Longer than the timeout of one request: the first response to Metadata may be the one that never comes.
         member = await start_member(nursery, cluster, handler, transport=transport, bootstrap_timeout=60.0)
         for n in range(MESSAGES):
             cluster.produce("orders", n % 2, b"%d" % n)
-            await trio.sleep(EVERY)
+            await trio.sleep(INTERVAL)
         await handler.received(MESSAGES)
         for partition in range(2):
             assert handler.offsets("orders", partition) == list(range(MESSAGES // 2)), (at, partition)
@@ -61,12 +61,12 @@ async def life(api: Api, how: How, half: Half, at: int) -> Breaking:
         return transport
 
 
-@pytest.mark.parametrize("api", ASKED, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 @pytest.mark.parametrize("half", get_args(Half))
 @pytest.mark.parametrize("how", get_args(How))
-async def test_frame_that_breaks_anywhere_loses_and_repeats_nothing(
+async def test_broken_frame_loses_and_repeats_no_message(
     autojump_clock: MockClock, api: Api, half: Half, how: How
 ) -> None:
-    size = (await life(api, how, half, 2**31)).sizes[half]
+    size = (await run_member(api, how, half, 2**31)).sizes[half]
     for at in places(api, size):
-        assert (await life(api, how, half, at)).has_broken
+        assert (await run_member(api, how, half, at)).has_broken

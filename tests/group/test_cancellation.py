@@ -1,4 +1,4 @@
-"""Cancellation at every step of a member's life leaves the world in order. Virtual time."""
+"""A member that is cancelled at any step commits what it has marked, and leaves its group. Virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.group.kit import Recorder, assert_given_back, budget_of, committed, f
 
 
 class CancelAtStep(trio.abc.Instrument):
-    """Cancels a scope once the event loop has taken so many steps with it."""
+    """An instrument that cancels its scope after the given number of steps of the event loop."""
 
     def __init__(self, step: float) -> None:
         self.scope: trio.CancelScope | None = None
@@ -31,7 +31,7 @@ class CancelAtStep(trio.abc.Instrument):
 
 
 async def live_once(cluster: EmbeddedCluster, handler: Recorder, canceller: CancelAtStep) -> None:
-    """A member that reads twenty messages of two partitions and closes, under the canceller's scope."""
+    """Run a member that reads twenty messages of two partitions and closes, under the canceller's scope."""
     budget = ByteBudget(1)
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as canceller.scope:
@@ -53,7 +53,7 @@ async def live_once(cluster: EmbeddedCluster, handler: Recorder, canceller: Canc
 
 
 def run(step: float) -> tuple[int, Recorder, dict[str, int]]:
-    """Run one life, cancelled at `step`, and check the world after it. Return its steps, what it read and committed."""
+    """Run a member, cancelled at `step`, and check that it has left. Return its steps, its handler and its commits."""
     canceller = CancelAtStep(step)
 
     async def main() -> tuple[int, Recorder, dict[str, int]]:

@@ -1,4 +1,4 @@
-"""A claim's batches: record batches joined into columns, beside the messages they have to equal."""
+"""A claim's batches: record batches joined into columns, compared with the messages of its iteration."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from sarameya.protocol.records.batch_codec import RawBatch, build, split
 PARTITION = TopicPartition("orders", 0)
 
 
-def logged(sizes: Sequence[int], epochs: Sequence[int] = ()) -> list[RawBatch]:
-    """Record batches of so many messages each, one behind the other, under leader epoch 0 or those given."""
+def record_batches(sizes: Sequence[int], epochs: Sequence[int] = ()) -> list[RawBatch]:
+    """Return consecutive record batches of the given sizes, with leader epoch 0 or the given ones."""
     raws: list[RawBatch] = []
     offset = 0
     for place, size in enumerate(sizes):
@@ -78,49 +78,49 @@ def read_messages(raws: Sequence[RawBatch], position: int, aborted: frozenset[in
     hidden=st.sets(st.integers(0, 7), max_size=3),
     skipped=st.integers(0, 500),
 )
-def test_batches_have_the_messages_that_iteration_gives(
+def test_batches_have_the_same_messages_as_iteration(
     sizes: list[int], epochs: list[int], hidden: set[int], skipped: int
 ) -> None:
-    raws = logged(sizes, sorted(epochs))
-    # The last one is shown, so that there is something to wait for.
+    raws = record_batches(sizes, sorted(epochs))
+    # The last one is visible, so that the reader has something to wait for.
     aborted = frozenset(raws[place].base_offset for place in hidden if place < len(raws) - 1)
     position = min(skipped, raws[0].last_offset)
     batches = read(raws, position, aborted)
     assert [message for batch in batches for message in batch] == read_messages(raws, position, aborted)
     assert batches[-1].next_offset == raws[-1].next_offset
-    for batch, behind in pairwise(batches):
-        assert batch.next_offset <= behind.first_offset
+    for batch, following in pairwise(batches):
+        assert batch.next_offset <= following.first_offset
     assert sum(batch.size_bytes for batch in batches) <= sum(raw.size_bytes for raw in raws)
     assert {message.leader_epoch for batch in batches for message in batch} <= set(epochs)
     assert all({message.leader_epoch for message in batch} == {batch.leader_epoch} for batch in batches)
 
 
 def test_small_record_batches_are_joined() -> None:
-    assert [len(batch) for batch in read(logged([1500] * 6))] == [4500, 4500]
-    assert [len(batch) for batch in read(logged([10] * 6))] == [60]
-    assert [len(batch) for batch in read(logged([4000, 4000]))] == [4000, 4000]
+    assert [len(batch) for batch in read(record_batches([1500] * 6))] == [4500, 4500]
+    assert [len(batch) for batch in read(record_batches([10] * 6))] == [60]
+    assert [len(batch) for batch in read(record_batches([4000, 4000]))] == [4000, 4000]
 
 
-def test_another_leader_epoch_begins_another_batch() -> None:
-    """The epoch goes into the commit of what is marked (KIP-320)."""
-    batches = read(logged([10, 10, 10], [3, 3, 4]))
+def test_new_leader_epoch_starts_a_new_batch() -> None:
+    """The commit of a marked message contains its leader epoch (KIP-320)."""
+    batches = read(record_batches([10, 10, 10], [3, 3, 4]))
     assert [(len(batch), batch.leader_epoch) for batch in batches] == [(20, 3), (10, 4)]
 
 
-async def test_undecodable_batch_fails_after_good_ones_and_stays_next() -> None:
-    good, broken, behind = logged([10, 10, 10])
+async def test_undecodable_batch_raises_each_time_after_good_ones() -> None:
+    good, broken, following = record_batches([10, 10, 10])
     data = bytearray(broken.data)
     data[-1] ^= 1
     (broken,) = split(bytes(data), PARTITION, 10)
-    batches = claim_of([good, broken, behind]).batches()
+    batches = claim_of([good, broken, following]).batches()
     assert [message.offset for message in await anext(batches)] == list(range(10))
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match="orders-0 at offset 10"):
             await anext(batches)
 
 
-async def test_views_take_turns_at_one_place() -> None:
-    claim = claim_of(logged([10, 10, 10]))
+async def test_messages_and_batches_share_one_position() -> None:
+    claim = claim_of(record_batches([10, 10, 10]))
     assert [(await anext(aiter(claim))).offset for _ in range(3)] == [0, 1, 2]
     assert [message.offset for message in await anext(claim.batches())] == list(range(3, 10)), "the rest of its batch"
     assert len(await anext(claim.batches())) == 20

@@ -1,4 +1,4 @@
-"""Handlers that collect: what they keep counts towards the budget, and they are told when to wait no longer."""
+"""Handlers that collect messages: kept bytes count towards the budget, and `has_room` shows when to flush."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KIB = 1024
 
 
 class Collector(ConsumerGroupHandler):
-    """Keeps what it reads, and lands all that it keeps of a partition, in `landing` seconds, when `is_due`."""
+    """A handler that keeps messages, and flushes all of a partition, in `flush_seconds`, when `is_due` returns true."""
 
-    def __init__(self, is_due: Callable[[Claim], bool], landing: float = 0.0) -> None:
+    def __init__(self, is_due: Callable[[Claim], bool], flush_seconds: float = 0.0) -> None:
         self.claims: dict[int, Claim] = {}
-        self.landed = 0
-        self.landings: list[int] = []
+        self.flushed = 0
+        self.flushed_sizes: list[int] = []
         self._is_due = is_due
-        self._landing = landing
+        self._flush_seconds = flush_seconds
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         self.claims[claim.partition] = claim
@@ -32,11 +32,11 @@ class Collector(ConsumerGroupHandler):
             kept.append(batch)
             claim.hold(batch.size_bytes)
             if self._is_due(claim):
-                await trio.sleep(self._landing)
+                await trio.sleep(self._flush_seconds)
                 size = sum(one.size_bytes for one in kept)
                 claim.release(size)
-                self.landings.append(size)
-                self.landed += sum(map(len, kept))
+                self.flushed_sizes.append(size)
+                self.flushed += sum(map(len, kept))
                 kept = []
 
 
@@ -50,29 +50,29 @@ def produce(cluster: EmbeddedCluster, partitions: int, size: int) -> None:
 SMALL = {"fetch_buffer_bytes": 1024 * KIB, "fetch_max_partition_bytes": 64 * KIB}
 
 
-@pytest.mark.parametrize("landing", [0.0, 3.0], ids=["at once", "slowly"])
+@pytest.mark.parametrize("flush_seconds", [0.0, 3.0], ids=["at once", "slowly"])
 @pytest.mark.parametrize(("partitions", "brokers"), [(1, 1), (6, 2), (40, 3)])
-async def test_collectors_that_land_when_told_get_all_there_is(
-    autojump_clock: MockClock, partitions: int, brokers: int, landing: float
+async def test_collectors_that_flush_without_room_read_everything(
+    autojump_clock: MockClock, partitions: int, brokers: int, flush_seconds: float
 ) -> None:
-    """Nobody has anything else to go by: no age, no number of rows."""
+    """The handlers use nothing else to decide: no age, no number of rows."""
     each = 4096 * KIB // partitions
     async with orders(partitions, brokers) as cluster, deadline(3000) as nursery:
         produce(cluster, partitions, each)
-        handler = Collector(lambda claim: not claim.has_room, landing)
+        handler = Collector(lambda claim: not claim.has_room, flush_seconds)
         member = await start_member(nursery, cluster, handler, **SMALL)
         await eventually(
             lambda: sum(claim.position for claim in handler.claims.values()) == each // (10 * KIB) * 10 * partitions
         )
-        assert handler.landed > 0
+        assert handler.flushed > 0
         assert member.group.buffered_bytes <= 1024 * KIB * 1.5
         await member.close()
     share = 512 * KIB // partitions
-    usual = sorted(handler.landings)[len(handler.landings) // 2]
-    assert usual >= min(share, each) / 2, "nobody lands for a fetch that is there already, or on its way"
+    usual = sorted(handler.flushed_sizes)[len(handler.flushed_sizes) // 2]
+    assert usual >= min(share, each) / 2, "no flush is due to a fetch that is buffered or pending"
 
 
-async def test_collectors_that_do_not_look_wait_for_ever(autojump_clock: MockClock) -> None:
+async def test_collectors_that_ignore_has_room_stall(autojump_clock: MockClock) -> None:
     async with orders(6, 2) as cluster, deadline(3000) as nursery:
         produce(cluster, 6, 1024 * KIB)
         handler = Collector(lambda claim: False)
@@ -85,7 +85,7 @@ async def test_collectors_that_do_not_look_wait_for_ever(autojump_clock: MockClo
         assert not any(claim.has_room for claim in handler.claims.values() if claim.position)
 
 
-async def test_one_that_keeps_much_is_told_and_its_neighbours_are_not(autojump_clock: MockClock) -> None:
+async def test_only_the_claim_that_holds_too_much_has_no_room(autojump_clock: MockClock) -> None:
     async with orders(3) as cluster, deadline() as nursery:
         produce(cluster, 3, 20 * KIB)
         handler = Collector(lambda claim: False)
@@ -98,7 +98,7 @@ async def test_one_that_keeps_much_is_told_and_its_neighbours_are_not(autojump_c
         assert one.has_room
 
 
-async def test_claim_that_has_ended_has_room(autojump_clock: MockClock) -> None:
+async def test_stopped_claim_has_room(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         produce(cluster, 1, 20 * KIB)
         handler = Collector(lambda claim: False)

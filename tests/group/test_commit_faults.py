@@ -1,4 +1,4 @@
-"""Commits of which one partition cannot be committed, or not yet: the others are. Virtual time."""
+"""Commits in which one partition fails, for a while or for good: the others are committed. Virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.group.kit import Recorder, claim_failure, committed, deadline, eventu
 
 
 class Commits(Recorder):
-    """Marks each message with `metadata` of its partition, and commits it at once."""
+    """A handler that marks each message with the `metadata` of its partition, and commits it at once."""
 
     def __init__(self, metadata: Callable[[int], Any] = lambda partition: "") -> None:
         super().__init__(self.commit)
@@ -45,7 +45,7 @@ class Commits(Recorder):
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_fault_45_unknown_topic_on_a_commit_is_tried_again(autojump_clock: MockClock, times: int) -> None:
+async def test_fault_45_unknown_topic_on_a_commit_is_retried(autojump_clock: MockClock, times: int) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 1, 0)
         fill(cluster, 1, 1)
@@ -64,7 +64,7 @@ async def test_fault_45_unknown_topic_on_a_commit_is_tried_again(autojump_clock:
 async def test_fault_45_unknown_topic_fails_only_its_commit(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget(request: Any, answer: Any) -> None:
+    def report_unknown_topic(request: Any, answer: Any) -> None:
         for topic in answer.topics:
             for partition in topic.partitions:
                 if partition.partition_index == 1:
@@ -74,7 +74,7 @@ async def test_fault_45_unknown_topic_fails_only_its_commit(
         handler = Commits()
         await start_member(nursery, cluster, handler, autocommit=False)
         await handler.until(lambda: {"claim orders-0", "claim orders-1"} <= set(handler.calls))
-        edit_answers(monkeypatch, Api.OFFSET_COMMIT, forget)
+        edit_answers(monkeypatch, Api.OFFSET_COMMIT, report_unknown_topic)
         fill(cluster, 1, 0)
         fill(cluster, 1, 1)
         with trio.fail_after(5.0):
@@ -117,9 +117,9 @@ async def test_fault_46_invalid_metadata_fails_only_its_commit(
         assert not member.seen(Retrying)
 
 
-@pytest.mark.parametrize("most", [0, 100, 400])
-async def test_metadata_of_a_tracker_is_as_short_as_the_broker_wants(autojump_clock: MockClock, most: int) -> None:
-    """Otherwise nothing of the partition is committed while one of its messages is unfinished."""
+@pytest.mark.parametrize("limit", [0, 100, 400])
+async def test_metadata_of_unfinished_messages_fits_brokers_limit(autojump_clock: MockClock, limit: int) -> None:
+    """Otherwise no offset of the partition is committed while one of its messages is unfinished."""
 
     class Gaps(MessageHandler):
         ordering = "none"
@@ -129,7 +129,7 @@ async def test_metadata_of_a_tracker_is_as_short_as_the_broker_wants(autojump_cl
             if message.offset >= 10 and message.offset % 2 == 0:
                 await trio.sleep_forever()
 
-    groups = CoordinatorConfig(offset_metadata_max_size=most)
+    groups = CoordinatorConfig(offset_metadata_max_size=limit)
     async with memory_cluster({"orders": 1}, groups=groups) as cluster, deadline() as nursery:
         fill(cluster, 300)
         member = await start_member(nursery, cluster, Gaps())
@@ -142,8 +142,8 @@ async def test_metadata_of_a_tracker_is_as_short_as_the_broker_wants(autojump_cl
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_fault_46_handler_that_does_not_catch_it_fails(autojump_clock: MockClock, strategy: str) -> None:
-    """It would be given the same message again in each generation, for ever."""
+async def test_fault_46_uncaught_metadata_error_fails_the_member(autojump_clock: MockClock, strategy: str) -> None:
+    """Otherwise it would receive the same message in each generation, for ever."""
 
     async def mark(session: Session, claim: Claim, message: Message) -> None:
         session.mark_message(message, "\ud800")
@@ -157,7 +157,7 @@ async def test_fault_46_handler_that_does_not_catch_it_fails(autojump_clock: Moc
         assert isinstance(claim_failure(member), KafkaError)
 
 
-async def test_fault_46_autocommit_takes_the_other_partitions(autojump_clock: MockClock) -> None:
+async def test_fault_46_autocommit_commits_the_other_partitions(autojump_clock: MockClock) -> None:
     async def mark(session: Session, claim: Claim, message: Message) -> None:
         session.mark_message(message, "\ud800" if message.partition == 1 else "fine")
 
@@ -173,6 +173,6 @@ async def test_fault_46_autocommit_takes_the_other_partitions(autojump_clock: Mo
         assert not member.seen(Retrying)
 
 
-def test_metadata_that_a_request_can_carry_has_no_fault() -> None:
+def test_valid_metadata_has_no_fault() -> None:
     for metadata in ("", "a", "é\n\0😀", "x" * LONGEST, None):
         assert metadata_fault(metadata) is None

@@ -1,4 +1,4 @@
-"""`Claim.concurrently`: messages that finish in any order, their commits, and what a next owner repeats."""
+"""`Claim.concurrently`: messages that finish in any order, their commits, and what the next owner repeats."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.group.standalone_kit import Watched
 
 
 class Concurrent(ConsumerGroupHandler):
-    """Processes each message for as many seconds as its value says; a message with the value `never` never ends."""
+    """A handler that processes each message for as many seconds as its value says, or for ever if that is `never`."""
 
     def __init__(self, limit: int = 10) -> None:
         self.limit = limit
-        self.begun: list[int] = []
+        self.started: list[int] = []
         self.finished: list[int] = []
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -33,7 +33,7 @@ class Concurrent(ConsumerGroupHandler):
                 nursery.start_soon(self.process, session, message)
 
     async def process(self, session: Session, message: Message) -> None:
-        self.begun.append(message.offset)
+        self.started.append(message.offset)
         assert message.value is not None
         await trio.sleep(math.inf if message.value == b"never" else float(message.value))
         self.finished.append(message.offset)
@@ -71,15 +71,15 @@ async def test_commit_stays_at_the_first_unfinished_message(autojump_clock: Mock
     assert is_completion(feed.commit.metadata)
 
 
-async def test_next_owner_repeats_only_what_is_unfinished(autojump_clock: MockClock) -> None:
+async def test_next_owner_repeats_only_unfinished_messages(autojump_clock: MockClock) -> None:
     feed = feed_of(b"1", b"never", b"1", b"never", b"1")
     await run_for(5, feed, Concurrent())
     feed.send(b"1")
     await run_for(5, feed, second := Concurrent())
-    assert sorted(second.begun) == [1, 3, 5]
+    assert sorted(second.started) == [1, 3, 5]
 
 
-async def test_autocommit_sends_what_finished_during_the_session(autojump_clock: MockClock) -> None:
+async def test_autocommit_commits_finished_messages(autojump_clock: MockClock) -> None:
     feed, handler = feed_of(b"1", b"100", b"1"), Concurrent()
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -90,14 +90,14 @@ async def test_autocommit_sends_what_finished_during_the_session(autojump_clock:
         feed.end()
 
 
-async def test_at_most_so_many_messages_are_in_flight(autojump_clock: MockClock) -> None:
+async def test_limit_bounds_the_messages_in_flight(autojump_clock: MockClock) -> None:
     feed, handler = feed_of(*[b"1"] * 10), Concurrent(limit=3)
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
         await trio.sleep(0.5)
-        assert sorted(handler.begun) == [0, 1, 2]
+        assert sorted(handler.started) == [0, 1, 2]
         await trio.sleep(1)
-        assert sorted(handler.begun) == [0, 1, 2, 3, 4, 5]
+        assert sorted(handler.started) == [0, 1, 2, 3, 4, 5]
         feed.end()
     assert feed.committed == 10
 
@@ -108,7 +108,7 @@ async def test_iterator_that_waits_for_room_ends_with_the_claim(autojump_clock: 
         await nursery.start(feed.run, handler)
         await trio.sleep(1)
         feed.end(now=True)
-    assert handler.begun == [0]
+    assert handler.started == [0]
     assert feed.committed == 0
 
 
@@ -120,13 +120,13 @@ async def test_large_messages_are_bounded_by_the_byte_budget(autojump_clock: Moc
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
         await trio.sleep(1)
-        assert 2 <= len(handler.begun) <= 10
+        assert 2 <= len(handler.started) <= 10
         feed.end()
     assert len(handler.finished) == 40
     assert feed.committed == 40
 
 
-async def test_failure_commits_what_has_finished(autojump_clock: MockClock) -> None:
+async def test_failure_commits_finished_messages(autojump_clock: MockClock) -> None:
     feed = feed_of(b"2", b"1", b"no number")
     with pytest.raises(ExceptionGroup) as raised:
         await feed.run(Concurrent(limit=2))
@@ -136,18 +136,18 @@ async def test_failure_commits_what_has_finished(autojump_clock: MockClock) -> N
     second = Concurrent(limit=1)
     with pytest.raises(ExceptionGroup):
         await feed.run(second)
-    assert second.begun == [0, 2]
+    assert second.started == [0, 2]
     assert feed.committed == 2
 
 
-async def test_messages_that_were_deleted_meanwhile_are_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_messages_deleted_meanwhile_are_not_awaited(autojump_clock: MockClock) -> None:
     feed = feed_of(b"never", b"1", b"never", b"1", config=Config(offset_out_of_range="oldest"))
     await run_for(5, feed, Concurrent())
     feed.send(b"1")
     feed.delete_before(3)
     feed.end()
     await feed.run(second := Concurrent())
-    assert second.begun == [4]
+    assert second.started == [4]
     assert feed.commit is not None
     assert (feed.commit.offset, feed.commit.metadata) == (5, "")
 
@@ -166,14 +166,14 @@ async def test_marks_before_an_offset_finish_all_messages_before_it(autojump_clo
 async def test_mark_before_an_offset_makes_room_for_more_messages(autojump_clock: MockClock) -> None:
     class MarksTwo(Concurrent):
         async def process(self, session: Session, message: Message) -> None:
-            self.begun.append(message.offset)
+            self.started.append(message.offset)
             await trio.sleep(1)
             if message.offset % 2:
                 session.mark_offset(message.topic, message.partition, message.offset + 1)
 
     feed, handler = feed_of(*[b"1"] * 6), MarksTwo(limit=2)
     await run_for(10, feed, handler)
-    assert sorted(handler.begun) == [0, 1, 2, 3, 4, 5]
+    assert sorted(handler.started) == [0, 1, 2, 3, 4, 5]
     assert feed.committed == 6
 
 
@@ -220,7 +220,7 @@ async def test_several_tasks_share_the_iterator(autojump_clock: MockClock, limit
     assert handler.most == min(limit, 10)
     assert handler.ended == 10
     assert feed.committed == 6 * min(limit, 10)
-    assert trio.current_time() < 8, "nobody waits for the end of the grace"
+    assert trio.current_time() < 8, "no task waits until the grace is over"
 
 
 async def test_threads_may_mark() -> None:
@@ -243,8 +243,8 @@ async def test_threads_may_mark() -> None:
     assert feed.committed == 50
 
 
-async def test_mark_of_a_thread_comes_too_late() -> None:
-    """The claim has stopped, and its partition is not owned any more: nothing happens."""
+async def test_late_mark_of_a_thread_is_ignored() -> None:
+    """The claim has stopped and its partition is no longer owned."""
     marked, release = threading.Event(), threading.Event()
 
     class MarksLate(ConsumerGroupHandler):
@@ -276,12 +276,12 @@ async def test_metadata_of_another_handler_is_replaced(autojump_clock: MockClock
     feed.send(b"1")
     feed.end()
     await feed.run(second := Concurrent())
-    assert second.begun == [1]
+    assert second.started == [1]
     assert feed.commit is not None
     assert (feed.commit.offset, feed.commit.metadata) == (2, "")
 
 
-async def test_claim_has_one_way_of_reading(autojump_clock: MockClock) -> None:
+async def test_claim_read_concurrently_refuses_other_reads(autojump_clock: MockClock) -> None:
     class ReadsTwice(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             with pytest.raises(ValueError, match="at least 1"):

@@ -21,7 +21,7 @@ COOPERATIVE: dict[str, Any] = {"rebalance_strategies": ("cooperative-sticky",)}
 
 
 class Partitions(Recorder):
-    """Records what it is told of partitions too."""
+    """A recorder that also records the calls about partitions."""
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         self._note(f"assigned {_numbers(partitions)}")
@@ -48,7 +48,7 @@ async def start(
 
 
 async def produce_for(cluster: EmbeddedCluster, seconds: float, partitions: int = 4) -> None:
-    """A message to each partition every 0.1 s."""
+    """Produce a message to each partition every 0.1 s."""
     number = 0
     while number < seconds * 10:
         for partition in range(partitions):
@@ -57,7 +57,7 @@ async def produce_for(cluster: EmbeddedCluster, seconds: float, partitions: int 
         await trio.sleep(0.1)
 
 
-async def test_kept_partitions_are_read_on_while_the_others_move(autojump_clock: MockClock) -> None:
+async def test_kept_partitions_are_read_while_the_others_move(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         first = await start(nursery, cluster, one)
@@ -72,7 +72,7 @@ async def test_kept_partitions_are_read_on_while_the_others_move(autojump_clock:
             tuple(TopicPartition("orders", p) for p in two.claims)
         ]
         assert len(first.seen(SessionStarted)) == 1
-        assert first.seen(SessionEnded) == [], "the session goes on"
+        assert first.seen(SessionEnded) == [], "the session continues"
         assert sorted(e.partition.partition for e in first.seen(ClaimEnded)) == list(two.claims)
         assert {e.partition.partition for e in second.seen(ClaimStarted)} == set(two.claims)
         assert one.calls.count("setup") == 1
@@ -80,11 +80,11 @@ async def test_kept_partitions_are_read_on_while_the_others_move(autojump_clock:
 
 
 async def test_kept_partition_never_waits_for_a_rebalance(autojump_clock: MockClock) -> None:
-    """Each message of what is kept is handled when it is produced, through rounds that others hold up for long."""
-    late: dict[int, list[float]] = {0: [], 1: []}
+    """Each message of the kept partition is handled when it is produced, also in rebalances that others delay."""
+    delays: dict[int, list[float]] = {0: [], 1: []}
 
     async def on_message(session: Session, claim: Claim, message: Message) -> None:
-        late[claim.partition].append(trio.current_time() - float(message.value or b"0"))
+        delays[claim.partition].append(trio.current_time() - float(message.value or b"0"))
 
     async with orders(2) as cluster, deadline() as nursery:
         one = Recorder(on_message)
@@ -107,31 +107,31 @@ async def test_kept_partition_never_waits_for_a_rebalance(autojump_clock: MockCl
             await trio.sleep(8)
         kept = ({0, 1} - {message.partition for message in other.messages}).pop()
         assert other.messages
-        assert len(late[kept]) > 900
-        assert max(late[kept]) < 0.1
+        assert len(delays[kept]) > 900
+        assert max(delays[kept]) < 0.1
 
 
 async def test_kept_partitions_commit_during_a_rebalance(autojump_clock: MockClock) -> None:
-    """A join that the coordinator holds does not hold commits, and the next generation takes what came in between."""
+    """Commits do not wait for a join that the coordinator holds, and continue in the next generation."""
     async with orders(2) as cluster, deadline() as nursery:
         cut = CutOff(cluster.transport)
         one, two = Partitions(), Partitions()
         await start(nursery, cluster, one)
         await start(nursery, cluster, two, transport=cut, session_timeout=30.0, rebalance_timeout=40.0)
         await eventually(lambda: len(one.claims) == len(two.claims) == 1)
-        mine = one.claims[0]
-        cut.alive = False  # it will not rejoin: the join phase takes as long as it may
+        kept = one.claims[0]
+        cut.alive = False  # it will not rejoin: the join phase lasts until it expires
         three = Partitions()
         await start(nursery, cluster, three)
         await trio.sleep(10)
         assert cluster.describe_group("g").state is GroupState.PREPARING_REBALANCE
-        fill(cluster, 5, mine)
+        fill(cluster, 5, kept)
         await trio.sleep(3)
-        assert committed(cluster)[f"orders-{mine}"] == 5
+        assert committed(cluster)[f"orders-{kept}"] == 5
         assert cluster.describe_group("g").state is GroupState.PREPARING_REBALANCE
         await eventually(lambda: len(one.claims) == len(three.claims) == 1)
-        fill(cluster, 5, mine)
-        await eventually(lambda: committed(cluster)[f"orders-{mine}"] == 10)
+        fill(cluster, 5, kept)
+        await eventually(lambda: committed(cluster)[f"orders-{kept}"] == 10)
         assert one.calls.count("setup") == 1
 
 
@@ -162,7 +162,7 @@ async def test_autocommit_off_commits_nothing_when_partitions_move(autojump_cloc
         await one.received(6)
         await start(nursery, cluster, two)
         await two.received(3)
-        assert len(two.messages) == 3, "read again: nobody committed it"
+        assert len(two.messages) == 3, "read again, since nothing was committed"
 
 
 async def test_partitions_of_a_leaving_member_go_to_the_others(autojump_clock: MockClock) -> None:
@@ -200,7 +200,7 @@ async def test_lost_membership_loses_all_and_commits_nothing(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP])
-async def test_membership_lost_in_a_rebalance_stops_what_was_kept(autojump_clock: MockClock, api: Api) -> None:
+async def test_membership_lost_in_a_rebalance_stops_kept_claims(autojump_clock: MockClock, api: Api) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         await start(nursery, cluster, one)
@@ -234,7 +234,7 @@ async def test_claim_that_returns_ends_the_session_and_rejoins(autojump_clock: M
         assert one.calls.count("setup") == one.calls.count("cleanup") + 1 == 2
 
 
-async def test_failure_during_a_rebalance_is_raised_and_leaves(autojump_clock: MockClock) -> None:
+async def test_failure_during_a_rebalance_makes_the_member_leave(autojump_clock: MockClock) -> None:
     async def fail_late(session: Session, claim: Claim, message: Message) -> None:
         if message.value == b"bad":
             raise RuntimeError("cannot")
@@ -249,13 +249,13 @@ async def test_failure_during_a_rebalance_is_raised_and_leaves(autojump_clock: M
         cut.alive = False
         await start(nursery, cluster, Partitions())
         await trio.sleep(5)
-        mine = one.sessions[-1].claims["orders"][0]
-        cluster.produce("orders", mine, b"good")
-        cluster.produce("orders", mine, b"bad")
+        kept = one.sessions[-1].claims["orders"][0]
+        cluster.produce("orders", kept, b"good")
+        cluster.produce("orders", kept, b"bad")
         await first.ended.wait()
         assert isinstance(first.error, ExceptionGroup)
-        assert committed(cluster)[f"orders-{mine}"] == 1
-        assert len(cluster.describe_group("g").members) <= 2, "it has left, though its join was held"
+        assert committed(cluster)[f"orders-{kept}"] == 1
+        assert len(cluster.describe_group("g").members) <= 2, "it has left, though its join was pending"
 
 
 async def test_slow_revoked_claim_is_cancelled_after_its_grace(
@@ -281,7 +281,7 @@ async def test_slow_revoked_claim_is_cancelled_after_its_grace(
         assert first.error is None
 
 
-async def test_session_names_the_generation_it_has_come_to(autojump_clock: MockClock) -> None:
+async def test_session_has_the_generation_of_the_last_rebalance(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         await start(nursery, cluster, one)
@@ -290,7 +290,7 @@ async def test_session_names_the_generation_it_has_come_to(autojump_clock: MockC
         before = session.generation
         await start(nursery, cluster, two)
         await eventually(lambda: len(one.claims) == len(two.claims) == 1)
-        assert session.generation == before + 2, "one round in which it gives up, one in which the other gets"
+        assert session.generation == before + 2, "the first round revokes, the second one assigns"
         metadata = session.group_metadata
         assert (metadata.group_id, metadata.generation_id, metadata.member_id) == (
             "g",
@@ -299,12 +299,12 @@ async def test_session_names_the_generation_it_has_come_to(autojump_clock: MockC
         )
 
 
-async def test_hundred_rebalances_in_a_row_never_stop_what_is_kept(autojump_clock: MockClock) -> None:
-    """Members come and go without committing; what the one that stays keeps is handled as it is produced."""
-    late: dict[int, list[float]] = {0: [], 1: [], 2: []}
+async def test_hundred_rebalances_never_stop_kept_partitions(autojump_clock: MockClock) -> None:
+    """Members come and go without committing. Messages of kept partitions are handled when they are produced."""
+    delays: dict[int, list[float]] = {0: [], 1: [], 2: []}
 
     async def on_message(session: Session, claim: Claim, message: Message) -> None:
-        late[claim.partition].append(trio.current_time() - float(message.value or b"0"))
+        delays[claim.partition].append(trio.current_time() - float(message.value or b"0"))
 
     async with orders(3) as cluster, deadline(20_000) as nursery:
         one = Partitions(on_message)
@@ -316,10 +316,10 @@ async def test_hundred_rebalances_in_a_row_never_stop_what_is_kept(autojump_cloc
         async def produce() -> None:
             nonlocal produced
             while True:
-                for partition in late:
+                for partition in delays:
                     cluster.produce("orders", partition, b"%r" % trio.current_time())
                 produced += 1
-                await trio.sleep(0.53)  # in step with nothing that we do
+                await trio.sleep(0.53)  # in step with nothing else in this test
 
         kept = set(one.claims)
         for _ in range(50):
@@ -332,9 +332,9 @@ async def test_hundred_rebalances_in_a_row_never_stop_what_is_kept(autojump_cloc
         assert one.sessions[0].generation >= 100
         assert len(kept) == 2
         for partition in kept:
-            assert produced - 1 <= len(late[partition]) <= produced
-            assert one.offsets("orders", partition) == list(range(len(late[partition])))
-            assert max(late[partition]) < 0.1
+            assert produced - 1 <= len(delays[partition]) <= produced
+            assert one.offsets("orders", partition) == list(range(len(delays[partition])))
+            assert max(delays[partition]) < 0.1
         assert not kept & {e.partition.partition for e in first.seen(ClaimEnded)}
         assert one.calls.count("setup") == 1
 

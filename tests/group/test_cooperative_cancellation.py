@@ -1,4 +1,4 @@
-"""Cancellation at steps all along a cooperative rebalance: nobody is left behind, nothing is lost or read twice."""
+"""Cancellation at many steps of a cooperative rebalance: no member remains, no message is lost or read twice."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from tests.group.kit import Recorder, Running, committed, eventually, fill, orde
 from tests.group.test_cancellation import CancelAtStep
 
 RUNS = 60
-"""How many of the steps of each story are cancelled at, evenly spread: all of them take minutes."""
+"""Number of steps of each scenario at which a run is cancelled, evenly spread. All steps would take minutes."""
 
 
-class Told(Recorder):
-    """Counts what it has been told to have, and not yet to have given up."""
+class OwnershipRecorder(Recorder):
+    """A recorder that counts the partitions that were assigned and not yet revoked or lost."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.has: Counter[TopicPartition] = Counter()
+        self.owned: Counter[TopicPartition] = Counter()
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        self.has.update(partitions)
+        self.owned.update(partitions)
         await trio.lowlevel.checkpoint()
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        self.has.subtract(partitions)
+        self.owned.subtract(partitions)
         await trio.lowlevel.checkpoint()
 
     async def partitions_lost(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
-        self.has.subtract(partitions)
+        self.owned.subtract(partitions)
         await trio.lowlevel.checkpoint()
 
     @property
-    def owns(self) -> int:
-        return sum(self.has.values())
+    def owned_count(self) -> int:
+        return sum(self.owned.values())
 
 
 class Stage:
-    """A cluster with two partitions and the members that come and go on it. `victim` is the one to be cancelled."""
+    """A cluster with two partitions, and members that come and go. The victim is the member to be cancelled."""
 
     def __init__(self, nursery: trio.Nursery, cluster: EmbeddedCluster, canceller: CancelAtStep) -> None:
         self.cluster = cluster
         self.nursery = nursery
-        self.members: list[tuple[Running, Told]] = []
+        self.members: list[tuple[Running, OwnershipRecorder]] = []
         self._canceller = canceller
 
-    async def start(self) -> tuple[Running, Told]:
-        handler = Told()
+    async def start(self) -> tuple[Running, OwnershipRecorder]:
+        handler = OwnershipRecorder()
         running = await start_member(
             self.nursery,
             self.cluster,
@@ -74,13 +74,13 @@ class Stage:
             fill(self.cluster, count, partition)
 
     async def read_all(self) -> None:
-        """Until everything has been read, by whomever."""
+        """Wait until the members together have read everything."""
         ends = sum(self.cluster.log("orders", partition).end_offset for partition in (0, 1))
         await eventually(lambda: sum(len(set(h.messages)) for _, h in self.members) >= ends)
 
 
-async def gives_up(stage: Stage) -> Running:
-    """The victim has both partitions, and gives one to another member."""
+async def victim_revokes(stage: Stage) -> Running:
+    """Let the victim own both partitions, and then revoke one for another member. Return the victim."""
     victim, one = await stage.start()
     await one.until(lambda: "claim orders-1" in one.calls)
     stage.fill(5)
@@ -88,41 +88,41 @@ async def gives_up(stage: Stage) -> Running:
     stage.aim(victim)
     _, two = await stage.start()
     stage.fill(5)
-    await eventually(lambda: two.owns == 1 or victim.ended.is_set())
+    await eventually(lambda: two.owned_count == 1 or victim.ended.is_set())
     await stage.read_all()
     return victim
 
 
-async def takes_over(stage: Stage) -> Running:
-    """The victim has one partition, and gets that of a member that leaves."""
+async def victim_takes_over(stage: Stage) -> Running:
+    """Let the victim own one partition, and then get that of a member that leaves. Return the victim."""
     victim, one = await stage.start()
     other, two = await stage.start()
-    await eventually(lambda: one.owns == two.owns == 1)
+    await eventually(lambda: one.owned_count == two.owned_count == 1)
     stage.fill(5)
     await stage.read_all()
     stage.aim(victim)
     await other.close()
     stage.fill(5)
-    await eventually(lambda: one.owns == 2 or victim.ended.is_set())
+    await eventually(lambda: one.owned_count == 2 or victim.ended.is_set())
     if not victim.ended.is_set():
         with trio.move_on_after(60):
             await stage.read_all()
     return victim
 
 
-def run(story: Callable[[Stage], Awaitable[Running]], step: float) -> int:
-    """Run one story, cancelled at `step`, and check the world after it. Return the number of steps."""
+def run(scenario: Callable[[Stage], Awaitable[Running]], step: float) -> int:
+    """Run one scenario, cancelled at `step`, and check the result. Return the number of steps."""
     canceller = CancelAtStep(step)
 
     async def main() -> int:
         async with orders(2) as cluster, trio.open_nursery() as nursery:
             with trio.fail_after(300):
                 stage = Stage(nursery, cluster, canceller)
-                victim = await story(stage)
+                victim = await scenario(stage)
                 steps, canceller.scope = canceller.steps, None
                 await victim.close()
                 assert victim.error is None, f"cancelled at step {step}: {victim.error!r}"
-                await stage.start()  # whatever is left is read from what was committed
+                await stage.start()  # it reads the rest from the committed offsets
                 await stage.read_all()
                 for running, _ in stage.members:
                     await running.close()
@@ -140,18 +140,18 @@ def check(stage: Stage, step: float) -> None:
     assert committed(stage.cluster) == {"orders-0": 10, "orders-1": 10}, where
     for running, handler in stage.members:
         assert handler.calls.count("setup") == handler.calls.count("cleanup"), where
-        assert not +handler.has, where
-        assert not -handler.has, where
+        assert not +handler.owned, where
+        assert not -handler.owned, where
         assert len(running.seen(SessionStarted)) <= len(running.seen(SessionEnded)), where
-        begun = sorted(e.partition for e in running.seen(ClaimStarted))
-        assert begun == sorted(e.partition for e in running.seen(ClaimEnded)), where
+        started = sorted(e.partition for e in running.seen(ClaimStarted))
+        assert started == sorted(e.partition for e in running.seen(ClaimEnded)), where
 
 
-@pytest.mark.parametrize("story", [gives_up, takes_over])
+@pytest.mark.parametrize("scenario", [victim_revokes, victim_takes_over])
 def test_cancellation_in_a_rebalance_loses_and_repeats_nothing(
-    story: Callable[[Stage], Awaitable[Running]],
+    scenario: Callable[[Stage], Awaitable[Running]],
 ) -> None:
-    steps = run(story, math.inf)
+    steps = run(scenario, math.inf)
     assert steps > 100
     for step in range(1, steps + 1, max(1, steps // RUNS)):
-        run(story, step)
+        run(scenario, step)

@@ -1,4 +1,4 @@
-"""A coordinator that moves, refuses and forgets. Over the in-memory cluster under virtual time."""
+"""A coordinator that moves, refuses requests and forgets members. Over the in-memory cluster under virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
 
 
-async def test_coordinator_that_moves_costs_no_session(autojump_clock: MockClock) -> None:
+async def test_coordinator_that_moves_does_not_end_the_session(autojump_clock: MockClock) -> None:
     async with orders(2, brokers=3) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -38,7 +38,7 @@ async def test_coordinator_that_moves_costs_no_session(autojump_clock: MockClock
         assert member.error is None
 
 
-async def test_coordinator_not_available_at_first_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_coordinator_not_available_at_first_is_retried(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, 5)
         fill(cluster, 1)
@@ -58,7 +58,7 @@ async def test_coordinator_lost_during_the_offset_fetch_is_raised_once(
         await eventually(lambda: cluster.describe_group("g").state is GroupState.STABLE)
         cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
         await member.ended.wait()
-        assert isinstance(member.error, RetriesExhaustedError), "in no group of errors"
+        assert isinstance(member.error, RetriesExhaustedError), "not wrapped in an ExceptionGroup"
         (ending,) = member.seen(SessionEnding)
         assert ending.lost
 
@@ -107,7 +107,7 @@ async def test_oversized_metadata_raises_and_the_rest_is_committed(
         assert member.error is None
 
 
-async def test_handlers_commit_of_an_old_generation_is_no_failure(autojump_clock: MockClock) -> None:
+async def test_handlers_commit_of_an_old_generation_ends_the_session(autojump_clock: MockClock) -> None:
     class Commits(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
@@ -155,7 +155,7 @@ async def test_commit_error_is_raised_from_commit(autojump_clock: MockClock) -> 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-async def test_lost_membership_rejoins_and_reads_on_from_the_commit(autojump_clock: MockClock, code: ErrorCode) -> None:
+async def test_lost_membership_rejoins_and_resumes_at_the_commit(autojump_clock: MockClock, code: ErrorCode) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 4)
         handler = Recorder()
@@ -168,7 +168,7 @@ async def test_lost_membership_rejoins_and_reads_on_from_the_commit(autojump_clo
         assert handler.offsets("orders", 0) == list(range(6))
 
 
-async def test_fenced_member_fails_with_what_to_change(autojump_clock: MockClock) -> None:
+async def test_error_of_a_fenced_member_says_what_to_change(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -179,7 +179,7 @@ async def test_fenced_member_fails_with_what_to_change(autojump_clock: MockClock
         assert handler.calls[-1] == "cleanup"
 
 
-async def test_two_members_with_one_instance_id_leave_exactly_one(autojump_clock: MockClock) -> None:
+async def test_second_member_with_an_instance_id_fences_the_first(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         first = await start_member(nursery, cluster, one, group_instance_id="i-1")

@@ -1,4 +1,4 @@
-"""The topics of a leader's assignment, while rounds overtake one another."""
+"""The topics that a leader assigns, while one generation overtakes another."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.group.test_cooperative import Partitions
 
 
 async def test_assignment_of_an_old_round_does_not_hide_growth(autojump_clock: MockClock) -> None:
-    """The leader looks for a topic that is not there, and is expelled; its next round deals without that topic. A
-    partition that is added then must not be taken for one that was dealt, since the first round has seen it, too."""
+    """The leader looks up a missing topic, and is expelled. Its next generation assigns without that topic. A partition
+    added then must not count as assigned because the look-up of the old generation has seen it, too."""
     one = Partitions()
     async with orders(2) as cluster, deadline() as nursery:
         options = {"session_timeout": 30.0, "heartbeat_interval": 0.3, "metadata_max_age": 15.0}

@@ -1,4 +1,4 @@
-"""`async with ConsumerGroup` whose block ends while `consume()` runs in a nursery outside of it. Virtual time."""
+"""`async with ConsumerGroup` blocks that end while `consume()` runs in an outer nursery. Virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def boom() -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("last", [nothing, boom])
-async def test_fault_43_block_that_ends_ends_its_consume_in_order(
+async def test_fault_43_end_of_the_block_ends_consume_in_order(
     autojump_clock: MockClock, last: Callable[[], None], strategy: str
 ) -> None:
     async def slowly(session: Session, claim: Claim, message: Message) -> None:
@@ -62,7 +62,7 @@ async def test_fault_43_block_that_ends_ends_its_consume_in_order(
                 last()
         except Boom:
             assert last is boom
-        assert ended == [None], "consume() has ended when the block has"
+        assert ended == [None], "consume() has returned when the block has ended"
         assert handler.calls == ["setup", "claim orders-0", "end orders-0", "cleanup"]
         assert committed(cluster) == {"orders-0": len(handler.messages)}
         assert cluster.describe_group("g").members == ()
@@ -83,7 +83,7 @@ async def test_fault_43_cancelled_block_ends_consume_in_order(autojump_clock: Mo
         assert cluster.describe_group("g").members == ()
 
 
-async def test_all_that_is_cancelled_at_once_ends_in_order(autojump_clock: MockClock) -> None:
+async def test_block_and_consume_cancelled_together_end_in_order(autojump_clock: MockClock) -> None:
     ended: list[BaseException | None] = []
     async with orders() as cluster, deadline(60):
         fill(cluster, 10)
@@ -110,7 +110,7 @@ async def test_block_ending_while_connecting_ends_at_once(autojump_clock: MockCl
         assert trio.current_time() < 2.0
 
 
-async def test_group_that_is_closed_before_it_consumes_looks_for_no_cluster(autojump_clock: MockClock) -> None:
+async def test_group_closed_before_it_consumes_contacts_no_broker(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline(60):
         cluster.freeze_broker(0)
         async with new_group(cluster) as group:
@@ -133,7 +133,7 @@ async def test_block_end_is_bounded_with_a_silent_coordinator(autojump_clock: Mo
 
 
 async def test_consume_of_a_closed_group_lets_other_tasks_run(autojump_clock: MockClock) -> None:
-    """A loop around `consume()`, as users of sarama write it, would block the event loop for ever."""
+    """Otherwise a loop around `consume()`, as users of sarama write it, would block the event loop for ever."""
     async with orders() as cluster, new_group(cluster) as group:
         group.close_nowait()
         with assert_checkpoints():

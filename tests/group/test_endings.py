@@ -21,7 +21,7 @@ from sarameya.observe import (
 from tests.group.kit import CutOff, Recorder, committed, deadline, fill, orders, start_member
 
 
-async def test_claim_that_ignores_the_end_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
+async def test_claim_that_does_not_return_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
     cancelled_at: list[float] = []
 
     class Deaf(Recorder):
@@ -36,9 +36,9 @@ async def test_claim_that_ignores_the_end_is_cancelled_after_its_grace(autojump_
         handler = Deaf()
         member = await start_member(nursery, cluster, handler, claim_grace=5.0, close_timeout=60.0)
         await handler.until(lambda: "claim" in handler.calls)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert cancelled_at[0] - asked == pytest.approx(5.0)
+        assert cancelled_at[0] - began == pytest.approx(5.0)
         assert [e.partition for e in member.seen(ClaimCancelled)] == [TopicPartition("orders", 0)]
         assert handler.calls[-1] == "cleanup"
         assert member.error is None
@@ -54,12 +54,12 @@ async def test_grace_leaves_time_for_cleanup_before_the_close_timeout(autojump_c
         handler = Deaf()
         member = await start_member(nursery, cluster, handler, claim_grace=30.0, close_timeout=10.0)
         await handler.until(lambda: "claim" in handler.calls)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked == pytest.approx(8.0)
+        assert trio.current_time() - began == pytest.approx(8.0)
 
 
-async def test_task_that_swallows_cancellation_is_named_and_left_behind(
+async def test_task_that_ignores_cancellation_is_reported_as_stuck(
     autojump_clock: MockClock,
 ) -> None:
     release = trio.Event()
@@ -79,7 +79,7 @@ async def test_task_that_swallows_cancellation_is_named_and_left_behind(
         (stuck,) = member.seen(TaskStuck)
         assert stuck.what == "claim of orders-0"
         assert "release.wait()" in stuck.stack
-        assert not cluster.describe_group("g").members, "others may have its partitions"
+        assert not cluster.describe_group("g").members, "its partitions are free for other members"
         assert not member.ended.is_set()
         release.set()
         await member.ended.wait()
@@ -97,9 +97,9 @@ async def test_rebalance_deadline_bounds_a_cleanup_that_hangs(autojump_clock: Mo
         handler = Hangs()
         member = await start_member(nursery, cluster, handler, close_timeout=4.0)
         await handler.until(lambda: "setup" in handler.calls)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked < 6.0
+        assert trio.current_time() - began < 6.0
         assert isinstance(member.error, ExceptionGroup)
         assert isinstance(member.error.exceptions[0], RebalanceDeadlineError)
 
@@ -114,10 +114,10 @@ async def test_close_is_bounded_where_the_coordinator_does_not_answer(autojump_c
         )
         await handler.received(5)
         cut.alive = False
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked <= 7.5
-        assert member.error is None, "a commit that nobody answers is no failure of the handler"
+        assert trio.current_time() - began <= 7.5
+        assert member.error is None, "a commit without a response is not a failure of the handler"
         assert "the last commit" in member.seen(CommitFailed)[0].cause
 
 

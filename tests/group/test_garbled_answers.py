@@ -1,4 +1,4 @@
-"""A broker that answers with what is no answer: a protocol error each time, the other brokers' partitions go on."""
+"""A broker that sends invalid responses: each is a protocol error, and other brokers' partitions are still read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.group.kit import Recorder, committed, deadline, orders, start_member
 from tests.net.garbling import Garble, Garbling
 
 SECONDS = 60
-"""For so long broker 1 answers nonsense; for as long before and after it is a good one."""
+"""Seconds for which broker 1 sends invalid responses. It is a good one for as long before and after."""
 
 
 def noise(rng: Random, frame: bytes) -> bytes:
@@ -31,7 +31,7 @@ def giant(rng: Random, frame: bytes) -> bytes:
 
 
 def other_body(rng: Random, frame: bytes) -> bytes:
-    """Right in size and correlation id; of what follows nothing can be decoded: a varint in it does not end."""
+    """Return a frame of the right size and correlation id, whose body is a varint that does not end."""
     return frame[:8] + b"\xff" * (len(frame) - 8)
 
 
@@ -55,7 +55,7 @@ GARBLES = [noise, web_page, giant, other_body, answer_to_another, twice, longer,
 
 
 @pytest.mark.parametrize("garble", GARBLES, ids=lambda garble: garble.__name__)
-@pytest.mark.parametrize("coordinator", [0, 1], ids=["coordinator on the good one", "coordinator on the bad one"])
+@pytest.mark.parametrize("coordinator", [0, 1], ids=["coordinator on the good broker", "coordinator on the bad broker"])
 async def test_garbled_responses_stop_only_that_brokers_partitions(
     autojump_clock: MockClock, garble: Garble, coordinator: int
 ) -> None:
@@ -63,7 +63,7 @@ async def test_garbled_responses_stop_only_that_brokers_partitions(
         cluster.move_coordinator("g", coordinator)
         transport = Garbling(cluster.transport, garble, host="broker-1")
         handler = Recorder()
-        # What the coordinator cannot be told in time is another matter: this is about bytes.
+        # The timeouts are long, so that no missed heartbeat ends the membership: this test is about bytes.
         member = await start_member(
             nursery, cluster, handler, transport=transport, session_timeout=300.0, rebalance_timeout=300.0
         )
@@ -74,8 +74,8 @@ async def test_garbled_responses_stop_only_that_brokers_partitions(
                 cluster.produce("orders", partition, b"%d" % second)
             await trio.sleep(1)
             late += [(second, p) for p in range(2) if len(handler.offsets("orders", p)) <= second]
-        assert not [second for second, partition in late if partition == 0], "the good broker's went on"
-        assert len(late) >= SECONDS - 2, "the bad one's did not"
+        assert not [second for second, partition in late if partition == 0], "the good broker's partition is late"
+        assert len(late) >= SECONDS - 2, "the bad broker's partition is not late"
         await handler.received(6 * SECONDS)
         assert transport.garbled > 10
         assert [handler.offsets("orders", p) for p in range(2)] == [list(range(3 * SECONDS))] * 2

@@ -16,7 +16,7 @@ from tests.group.test_cooperative import Partitions, start
 
 
 class Flushes(Partitions):
-    """Takes its time with what is revoked, and says when that is done."""
+    """A recorder whose `partitions_revoked` takes the given seconds, and records its start and its end."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ async def test_revocation_calls_run_though_claims_used_up_their_grace(autojump_c
         assert first.error is None
 
 
-async def test_revocation_that_outlives_the_deadline_is_said(autojump_clock: MockClock) -> None:
+async def test_revocation_past_the_deadline_is_raised(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Flushes(1000.0), Partitions()
         first = await start(nursery, cluster, one, rebalance_timeout=20.0)
@@ -56,7 +56,7 @@ async def test_revocation_that_outlives_the_deadline_is_said(autojump_clock: Moc
         began = trio.current_time()
         await start(nursery, cluster, two, rebalance_timeout=20.0)
         await first.ended.wait()
-        assert trio.current_time() - began < 45, "one for what is revoked, one for what is left"
+        assert trio.current_time() - began < 45, "one timeout for the revoked partition, one for the rest"
         assert isinstance(first.error, ExceptionGroup)
         assert "partitions_revoked" in str(first.error.exceptions[0])
         assert not first.seen(TaskStuck)
@@ -100,8 +100,8 @@ async def test_hanging_hook_is_named_and_leaves_time_for_cleanup(autojump_clock:
         assert not member.seen(TaskStuck)
 
 
-async def test_revoked_partition_takes_no_marks(autojump_clock: MockClock) -> None:
-    """Its next owner commits for it; a late mark of this member must not go out under the new generation."""
+async def test_mark_of_a_revoked_partition_is_refused(autojump_clock: MockClock) -> None:
+    """Its next owner commits it. A late mark of this member must not be committed under the new generation."""
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         await start(nursery, cluster, one)
@@ -115,7 +115,7 @@ async def test_revoked_partition_takes_no_marks(autojump_clock: MockClock) -> No
 
 
 async def test_call_started_at_the_revocation_deadline_is_not_stuck(autojump_clock: MockClock) -> None:
-    """The last commit of what is given up is not answered until its deadline; the next hook has its own time."""
+    """The last commit of the revoked partitions fails until its deadline. The next call has its own deadline."""
 
     class Slow(Partitions):
         async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
@@ -134,7 +134,7 @@ async def test_call_started_at_the_revocation_deadline_is_not_stuck(autojump_clo
         second = await start(nursery, cluster, two, rebalance_timeout=20.0)
         await one.until(lambda: any(call.startswith("revoked") for call in one.calls))
         await trio.sleep(10)
-        await second.close()  # what one gives up is its own again
+        await second.close()  # the partitions that `one` revokes are assigned to it again
         await eventually(lambda: first.ended.is_set() or one.calls.count("assigned 2 3") == 1)
         assert not first.seen(TaskStuck)
         assert not first.ended.is_set()
@@ -143,7 +143,7 @@ async def test_call_started_at_the_revocation_deadline_is_not_stuck(autojump_clo
 async def test_session_ending_during_its_join_releases_its_partitions(
     autojump_clock: MockClock,
 ) -> None:
-    """The join said that they are ours: the others wait for one that says they no longer are."""
+    """The join reported them as owned. Other members wait for a join that no longer does."""
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Partitions(), Partitions()
         await start(nursery, cluster, one, client_id="one")

@@ -10,7 +10,7 @@ from tests.group.kit import Recorder, deadline, orders, start_member
 
 
 @pytest.mark.parametrize("instance", [None, "worker-1"])
-async def test_group_metadata_of_a_session_is_what_the_coordinator_has(
+async def test_group_metadata_of_a_session_matches_the_coordinator(
     autojump_clock: MockClock, instance: str | None
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:

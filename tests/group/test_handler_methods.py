@@ -1,4 +1,4 @@
-"""Methods of handlers that are no coroutine functions: refused before the group is joined, by their names."""
+"""Handler methods that are not coroutine functions are refused by name, before the group is joined."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ async def coroutine(*args: Any) -> None:
     await trio.lowlevel.checkpoint()
 
 
-def gives_coroutine(*args: Any) -> Awaitable[None]:
+def returns_coroutine(*args: Any) -> Awaitable[None]:
     return coroutine(*args)
 
 
-def gives_some(*args: Any) -> Any:
+def returns_coroutine_or_none(*args: Any) -> Any:
     return coroutine(*args) or None
 
 
@@ -120,7 +120,7 @@ async def test_fault_49_method_that_is_not_async_is_refused_by_name(
     "method",
     [plain, early, generator, async_generator, forgetful_wrapper, PlainCallee(), functools.partial(plain, 1), 5, None],
 )
-def test_fault_49_what_is_certainly_not_async_is_refused(method: Any) -> None:
+def test_fault_49_method_that_cannot_be_async_is_refused(method: Any) -> None:
     with pytest.raises(ConfigError, match="must be a coroutine function"):
         check_async(types.SimpleNamespace(setup=method), ["setup"])
 
@@ -128,12 +128,21 @@ def test_fault_49_what_is_certainly_not_async_is_refused(method: Any) -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        *(coroutine, gives_coroutine, gives_some, wrapper, old_coroutine, Callee(), Callee().__call__, AsyncMock()),
-        *(Mock(), functools.partial(coroutine, 1), functools.partial(functools.partial(gives_coroutine), 1)),
+        *(
+            coroutine,
+            returns_coroutine,
+            returns_coroutine_or_none,
+            wrapper,
+            old_coroutine,
+            Callee(),
+            Callee().__call__,
+            AsyncMock(),
+        ),
+        *(Mock(), functools.partial(coroutine, 1), functools.partial(functools.partial(returns_coroutine), 1)),
         lambda *args: coroutine(*args),
     ],
 )
-def test_method_that_may_give_an_awaitable_is_accepted(method: Any) -> None:
+def test_method_that_may_return_an_awaitable_is_accepted(method: Any) -> None:
     check_async(types.SimpleNamespace(setup=method), ["setup"])
 
 
@@ -154,7 +163,7 @@ async def test_handler_of_another_kind_is_refused_at_once(handler: Any, autojump
         await ClaimFeed().run(handler)
 
 
-def test_handlers_of_ours_are_accepted() -> None:
+def test_handlers_of_the_right_kind_are_accepted() -> None:
     check_handler(Recorder())
     check_handler(Streams())
     check_handler(AsyncMock(spec=Reads))
@@ -187,7 +196,7 @@ def gives_nothing(*args: Any) -> Any:
     ("function", "kind", "text"),
     [(raises, RuntimeError, "in the plain part"), (gives_nothing, HandlerError, "gives_nothing returned (), which ")],
 )
-async def test_fault_49_plain_function_that_fails_fails_as_its_method(
+async def test_fault_49_failing_plain_function_fails_as_its_method(
     autojump_clock: MockClock, method: str, function: Callable[..., Any], kind: type[Exception], text: str
 ) -> None:
     """Some mistakes are found only by the call. They end the session in order, like any failure of a handler."""

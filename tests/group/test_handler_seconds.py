@@ -1,4 +1,4 @@
-"""The time that counts as a handler's work: from receiving records to asking for more. Virtual time."""
+"""The time that counts as a handler's work: from receiving records to requesting more. Virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.group.kit import Running, deadline, eventually, fill, orders, start_m
 
 
 class TakesTime(ConsumerInterceptor):
-    """Stands for whatever is done with a batch before its handler has it: decompressing, decoding, intercepting."""
+    """An interceptor that stands for all work before the handler: decompressing, decoding, intercepting."""
 
     def __init__(self, clock: MockClock) -> None:
         self.seconds = 0.0
@@ -34,7 +34,7 @@ class TakesTime(ConsumerInterceptor):
 
 
 class Works(ConsumerGroupHandler):
-    """A quarter of a second a message, all at once."""
+    """A handler that works for a quarter of a second per message, without a checkpoint."""
 
     def __init__(self, clock: MockClock, *, by_batches: bool) -> None:
         self.seconds = 0.0
@@ -77,7 +77,7 @@ async def test_handler_seconds_exclude_fetching_and_decoding(autojump_clock: Moc
 
 
 class OneAtATime(StreamHandler):
-    """Ten seconds a message, whichever partition it is of."""
+    """A handler that works for ten seconds per message, one message at a time."""
 
     streams = 1
 
@@ -91,7 +91,7 @@ class OneAtATime(StreamHandler):
             await trio.sleep(10)
 
 
-async def test_handler_seconds_of_a_stream_count_for_the_claim_in_hand(autojump_clock: MockClock) -> None:
+async def test_handler_seconds_of_a_stream_count_for_its_current_claim(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         for partition in range(4):
             fill(cluster, 1, partition)

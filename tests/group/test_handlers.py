@@ -42,7 +42,7 @@ async def test_failing_claim_ends_the_session_and_is_raised(
 
     async def fail_at_five(session: Session, claim: Claim, message: Message) -> None:
         if (message.partition, message.offset) == (1, 5):
-            await trio.sleep(1)  # the neighbour has its turn
+            await trio.sleep(1)  # the other claim runs
             raise boom
 
     async with orders(2) as cluster, deadline() as nursery:
@@ -56,12 +56,12 @@ async def test_failing_claim_ends_the_session_and_is_raised(
         assert isinstance(failure, ClaimError)
         assert (failure.partition, failure.offset, failure.generation) == (TopicPartition("orders", 1), 6, 1)
         assert failure.__cause__ is boom
-        assert handler.calls[-2:] == ["end orders-0", "cleanup"], "the neighbour drained, then cleanup ran"
+        assert handler.calls[-2:] == ["end orders-0", "cleanup"], "the other claim drained, then cleanup ran"
         assert committed(cluster) == {"orders-0": 3, "orders-1": 5}
         assert not cluster.describe_group("g").members, "the member has left"
 
 
-async def test_all_failing_claims_are_in_the_group(autojump_clock: MockClock) -> None:
+async def test_exception_group_contains_all_failed_claims(autojump_clock: MockClock) -> None:
     async def fail(session: Session, claim: Claim, message: Message) -> None:
         raise ValueError(f"partition {claim.partition}")
 
@@ -137,7 +137,7 @@ async def test_claim_that_returns_ends_the_session_and_rejoins(autojump_clock: M
         assert not [e for e in member.seen(SessionEnding) if e.lost]
 
 
-async def test_claim_that_keeps_returning_at_once_meets_backoff(autojump_clock: MockClock) -> None:
+async def test_claim_that_returns_at_once_is_restarted_with_backoff(autojump_clock: MockClock) -> None:
     class Returns(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             return

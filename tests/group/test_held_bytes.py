@@ -1,4 +1,4 @@
-"""Bytes of the budget that claims hold: all are released, once, however the claim ends.
+"""Bytes of the budget that claims hold: all are released once, however the claim stops.
 
 Every test that starts a member also checks that nothing is held after its end (`kit.start_member`).
 """
@@ -53,7 +53,7 @@ def produce(cluster: EmbeddedCluster, partitions: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("stuck", [StuckClaims, StuckStreams])
-async def test_cancelled_reads_leave_everything_to_the_next(
+async def test_cancelled_consume_leaves_all_messages_to_the_next(
     autojump_clock: MockClock, stuck: Callable[[], ConsumerGroupHandler]
 ) -> None:
     config = Config(offset_initial="oldest", fetch_buffer_bytes=100_000, fetch_max_partition_bytes=10_000)
@@ -96,8 +96,8 @@ async def test_decompressed_bytes_are_held_until_the_batch_is_processed() -> Non
 
 @pytest.mark.parametrize("by_batches", [False, True], ids=["messages", "batches"])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=["plain", "zstd"])
-async def test_decoded_bytes_are_held_beside_fetched_bytes(codec: Codec, by_batches: bool) -> None:
-    """Messages of two sizes, the first one small; and what a message takes beside its key and value."""
+async def test_decoded_bytes_are_held_in_addition_to_fetched_bytes(codec: Codec, by_batches: bool) -> None:
+    """Messages have two sizes, the first one is small. Each counts with more than its key and value."""
     budget = ByteBudget(2**30)
     records = [(0, b"k" * 50, b"x" * (3000 if number % 2 else 100), ()) for number in range(100)]
     data = build(records, codec=codec)
@@ -122,7 +122,7 @@ async def test_stream_releases_processed_bytes_of_a_waiting_claim(
         async def consume_stream(self, session: Session, stream: Stream) -> None:
             async for batch in stream.batches():
                 if not held:
-                    await trio.sleep(5)  # until there is plenty of each
+                    await trio.sleep(5)  # until several fetches of each claim are buffered
                 held.append(group.buffered_bytes)
                 if len(held) == 8:
                     done.set()
@@ -138,7 +138,7 @@ async def test_stream_releases_processed_bytes_of_a_waiting_claim(
         async with ConsumerGroup(servers, "g", config, transport=transport, run_sync=run_inline) as group:
             nursery.start_soon(group.consume, ["orders"], OneBatchEach())
             await done.wait()
-            assert held[-1] <= held[0], "of each what is buffered, and decoded only of the one that is being read"
+            assert held[-1] <= held[0], "buffered bytes of each claim, decoded ones only of the claim that is read"
             nursery.cancel_scope.cancel()
 
 

@@ -1,4 +1,4 @@
-"""Messages that are looked at, or changed, on their way to the handler. Virtual time."""
+"""Interceptors that observe or change messages before the handler receives them. Virtual time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARTITION = TopicPartition("orders", 0)
 
 
 class Wrap(ConsumerInterceptor):
-    """Puts every value in brackets of its own."""
+    """An interceptor that puts every value in brackets."""
 
     def __init__(self, brackets: str = "()") -> None:
         self.opening, self.closing = (bracket.encode() for bracket in brackets)
@@ -59,7 +59,7 @@ class Wrap(ConsumerInterceptor):
 
 @attrs.define
 class Broken(ConsumerInterceptor):
-    """Raises as long as it is broken, on what `concerns` it. (An attrs class: it cannot be hashed.)"""
+    """An interceptor that raises while `is_broken`, on batches that it `concerns`. Its objects are not hashable."""
 
     on_error: OnError = "raise"
     is_broken: bool = True
@@ -73,7 +73,7 @@ class Broken(ConsumerInterceptor):
 
 
 class Batches(ConsumerGroupHandler):
-    """Takes batches, and keeps them."""
+    """A handler that keeps its batches."""
 
     def __init__(self) -> None:
         self.batches: list[MessageBatch] = []
@@ -104,7 +104,7 @@ class OneStream(StreamHandler):
         return [message.value for message in self.messages]
 
 
-# -- what the handler is given ------------------------------------------------------------------------------
+# -- messages of the handler --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_changed_batch_has_the_changed_columns(autojump_clock: MockClock) 
         assert (batch.next_offset, batch.size_bytes > 0) == (3, True)
 
 
-async def test_interceptor_that_only_looks_leaves_columns_as_they_are(autojump_clock: MockClock) -> None:
+async def test_interceptor_that_returns_no_change_keeps_the_batch(autojump_clock: MockClock) -> None:
     class Look(ConsumerInterceptor):
         def __init__(self) -> None:
             self.batches: list[MessageBatch] = []
@@ -154,7 +154,7 @@ async def test_interceptor_that_only_looks_leaves_columns_as_they_are(autojump_c
         assert handler.batches[0] is look.batches[0]
 
 
-async def test_reader_without_a_group_is_given_changed_messages_too(autojump_clock: MockClock) -> None:
+async def test_consumer_without_a_group_gets_changed_messages(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 3)
         async with Watched(cluster, interceptors=[Wrap()]) as consumer:
@@ -179,7 +179,7 @@ async def test_interceptor_sees_each_message_once_despite_pauses(
                 assert wrap.seen == [[4, 5, 6, 7, 8, 9]]
 
 
-# -- what it may not do -------------------------------------------------------------------------------------
+# -- forbidden results ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ async def test_interceptor_that_drops_adds_or_moves_messages_fails(
 
 
 @pytest.mark.parametrize("make", [ConsumerGroup, Consumer])
-def test_what_is_no_interceptor_is_refused(make: Any) -> None:
+def test_invalid_interceptor_is_refused(make: Any) -> None:
     class Odd(ConsumerInterceptor):
         on_error = "ignore"  # type: ignore[assignment]
 
@@ -226,7 +226,7 @@ def test_what_is_no_interceptor_is_refused(make: Any) -> None:
         make(*arguments, interceptors=[Odd()])
 
 
-# -- one that raises ----------------------------------------------------------------------------------------
+# -- interceptors that raise ---------------------------------------------------------------------------------
 
 
 async def test_raising_interceptor_is_named_and_ends_the_session(autojump_clock: MockClock) -> None:
@@ -244,10 +244,10 @@ async def test_raising_interceptor_is_named_and_ends_the_session(autojump_clock:
         assert isinstance(cause, InterceptorError)
         assert (cause.interceptor, cause.partition, cause.offset, cause.last_offset) == ("Broken", PARTITION, 3, 3)
         assert isinstance(cause.__cause__, LookupError)
-        told = InterceptorFailed("Broken", "on_consume", PARTITION, 3, "LookupError('no key')", False)
-        assert member.seen(InterceptorFailed) == [told]
+        event = InterceptorFailed("Broken", "on_consume", PARTITION, 3, "LookupError('no key')", False)
+        assert member.seen(InterceptorFailed) == [event]
         assert handler.calls[-1] == "cleanup"
-        assert committed(cluster)["orders-0"] == 3, "what was dealt with is committed, and nothing of the rest"
+        assert committed(cluster)["orders-0"] == 3, "handled messages are committed, and no others"
 
 
 @pytest.mark.parametrize("by_batch", [True, False])
@@ -267,7 +267,7 @@ async def test_messages_of_a_raising_interceptor_stay_next(autojump_clock: MockC
                 assert len(consumer.seen(InterceptorFailed)) == 3
 
 
-async def test_stream_tells_of_an_interceptor_that_raises_by_partition(autojump_clock: MockClock) -> None:
+async def test_raising_interceptor_of_a_stream_names_the_partition(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 4)
         fill(cluster, 4, partition=1)
@@ -287,7 +287,7 @@ async def test_skipped_interceptor_is_reported_once_per_partition(autojump_clock
         for partition in (0, 1):
             fill(cluster, 10, partition)
         await handler.received(20)
-        assert set(handler.values()) == {b"(%d)" % n for n in range(10)}, "the others go on"
+        assert set(handler.values()) == {b"(%d)" % n for n in range(10)}, "the other interceptor still runs"
         assert sorted(member.seen(InterceptorFailed), key=lambda event: event.partition) == [
             InterceptorFailed("Broken", "on_consume", TopicPartition("orders", n), 0, "LookupError('no key')", True)
             for n in (0, 1)
@@ -315,8 +315,8 @@ async def test_invalid_result_of_a_skipped_interceptor_is_ignored(autojump_clock
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, interceptors=[Dropping()])
         await handler.received(5)
-        [told] = member.seen(InterceptorFailed)
-        assert "it returned 0" in told.error
+        [event] = member.seen(InterceptorFailed)
+        assert "it returned 0" in event.error
 
 
 # -- commits ------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Commits(ConsumerInterceptor):
         self.offsets.append({str(partition): offset.offset for partition, offset in offsets.items()})
 
 
-async def test_commits_are_told_when_they_have_been_taken(autojump_clock: MockClock) -> None:
+async def test_on_commit_is_called_after_each_commit(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         commits = Commits()
@@ -342,7 +342,7 @@ async def test_commits_are_told_when_they_have_been_taken(autojump_clock: MockCl
         assert commits.offsets == [{str(tp): n for tp, n in e.offsets.items()} for e in member.seen(Committed)]
 
 
-async def test_commits_of_a_reader_without_members_are_told(autojump_clock: MockClock) -> None:
+async def test_on_commit_is_called_for_a_consumer_without_a_group(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         commits = Commits()
         async with Watched(cluster, "g", interceptors=[commits]) as consumer:
@@ -361,8 +361,8 @@ async def test_interceptor_raising_on_commit_is_reported_once(
         for count in (5, 10, 15):
             fill(cluster, 5)
             await eventually(lambda count=count: committed(cluster) == {"orders-0": count})  # type: ignore[misc]
-        [told] = member.seen(InterceptorFailed)
-        assert (told.interceptor, told.call, told.partition) == ("Commits", "on_commit", None)
+        [event] = member.seen(InterceptorFailed)
+        assert (event.interceptor, event.call, event.partition) == ("Commits", "on_commit", None)
         assert sound.offsets[-1] == {"orders-0": 15}
         broken.is_broken = False
         fill(cluster, 1)

@@ -1,4 +1,4 @@
-"""Calls of the handler that have to make way, or that work in a nursery of their own."""
+"""Handler calls that are cancelled, or that work in a nursery of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.group.test_cooperative import Partitions, start
 
 
 async def flush_in_a_nursery() -> None:
-    """Work in a nursery, one of whose tasks fails when it is cancelled."""
+    """Work in a nursery with a task that fails when it is cancelled."""
 
     async def child() -> None:
         try:
@@ -55,7 +55,7 @@ async def test_cancelled_call_failing_in_a_nursery_ends_the_session(autojump_clo
         await handler.until(lambda: bool(handler.sessions))
         await trio.sleep(1)
         await member.close()
-        assert isinstance(member.error, ExceptionGroup), "nothing but Exceptions"
+        assert isinstance(member.error, ExceptionGroup), "no BaseException"
         assert member.error.subgroup(OSError)
         assert "cleanup" in handler.calls
         assert len(member.seen(SessionEnded)) == 1
@@ -74,7 +74,7 @@ async def test_cancelled_start_offset_leaves_kept_claims_their_grace(
 
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
             if "claim" in self.calls:
-                self._note("asked again")
+                self._note("start_offset again")
                 await flush_in_a_nursery()
             return None
 
@@ -85,7 +85,7 @@ async def test_cancelled_start_offset_leaves_kept_claims_their_grace(
         first = await start(nursery, cluster, one, close_timeout=5.0)
         await one.until(lambda: "claim" in one.calls)
         await second.close()
-        await one.until(lambda: "asked again" in one.calls)
+        await one.until(lambda: "start_offset again" in one.calls)
         await first.close()
         assert "drained" in one.calls
         assert isinstance(first.error, ExceptionGroup)
@@ -112,12 +112,12 @@ async def test_setup_cancelled_by_a_rebalance_ends_the_session(autojump_clock: M
         await start_member(nursery, cluster, three, **options)
         await one.until(lambda: len(one.sessions) == 2)
         assert one.calls[:3] == ["setup", "cleanup", "setup"]
-        (cut_off,) = first.seen(CallCancelled)
-        assert cut_off.call == "setup"
+        (cancelled,) = first.seen(CallCancelled)
+        assert cancelled.call == "setup"
         assert first.error is None
 
 
-async def test_what_failed_is_the_users_own_group(autojump_clock: MockClock) -> None:
+async def test_exception_group_of_the_handler_is_raised_as_it_is(autojump_clock: MockClock) -> None:
     class Fails(Recorder):
         async def setup(self, session: Session) -> None:
             raise ExceptionGroup("two", [OSError("disk full"), ValueError("no number")])

@@ -39,7 +39,7 @@ async def test_large_batch_is_read_in_order_from_any_position() -> None:
     assert await offsets(claim_of(BATCH, 1700), 800) == list(range(1700, 2500))
 
 
-async def test_iteration_and_batches_share_one_place_in_it() -> None:
+async def test_iteration_and_batches_share_one_position_in_a_batch() -> None:
     claim = claim_of(BATCH)
     assert await offsets(claim, 1200) == list(range(1200))
     rest: list[int] = []
@@ -51,7 +51,7 @@ async def test_iteration_and_batches_share_one_place_in_it() -> None:
     assert rest == list(range(1200, 2500))
 
 
-async def test_pause_in_the_middle_of_it_loses_nothing() -> None:
+async def test_pause_inside_a_large_batch_loses_nothing() -> None:
     claim = claim_of(BATCH)
     assert await offsets(claim, 1001) == list(range(1001))
     claim._set_paused(True)
@@ -59,7 +59,7 @@ async def test_pause_in_the_middle_of_it_loses_nothing() -> None:
     assert await offsets(claim, 1499) == list(range(1001, 2500))
 
 
-async def test_messages_before_broken_ones_are_read_and_the_error_stays() -> None:
+async def test_broken_messages_raise_each_time_after_good_ones() -> None:
     broken = bytearray(BATCH)
     broken[-4000:-3970] = b"\x55" * 30
     claim = claim_of(bytes(broken))
@@ -71,11 +71,11 @@ async def test_messages_before_broken_ones_are_read_and_the_error_stays() -> Non
 
 
 async def test_part_of_a_large_batch_stays_next_after_interceptor_error() -> None:
-    begun: list[int] = []
+    started: list[int] = []
 
     def intercept(batch: MessageBatch) -> MessageBatch:
-        begun.append(batch.from_offset)
-        if len(begun) == 2:
+        started.append(batch.from_offset)
+        if len(started) == 2:
             raise InterceptorError("odd", PARTITION, batch.from_offset, batch.last_offset, ValueError("no"))
         return batch
 
@@ -86,4 +86,4 @@ async def test_part_of_a_large_batch_stays_next_after_interceptor_error() -> Non
     assert claim.position == 1000
     assert await offsets(claim, 500) == list(range(1000, 1500)), "none is skipped"
     assert await offsets(claim, 1000) == list(range(1500, 2500))
-    assert begun == [0, 1000, 1000, 2000]
+    assert started == [0, 1000, 1000, 2000]

@@ -15,14 +15,14 @@ from sarameya.observe import ClaimStarted, CommitFailed, MembershipChanged, Sess
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, committed, deadline, eventually, failure, fill, orders, start_member
 from tests.group.test_cooperative import Partitions, produce_for, start
-from tests.group.test_silent_coordinator import Noting
+from tests.group.test_silent_coordinator import ReadTimes
 
 
 @pytest.mark.parametrize("autocommit", [False, True])
 async def test_looked_up_start_is_kept_though_its_commit_got_no_response(
     autojump_clock: MockClock, autocommit: bool
 ) -> None:
-    """`newest` would skip, the second time, what has been written since the first."""
+    """A second look-up of `newest` would skip the messages that have been written since the first."""
     options: dict[str, Any] = {"offset_initial": "newest", "autocommit": autocommit, "rebalance_timeout": 20.0}
     async with orders(4) as cluster, deadline() as nursery:
         for partition in range(4):
@@ -46,7 +46,7 @@ async def test_join_of_a_pattern_waits_briefly_for_metadata(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
-        one, two = Noting(), Noting()
+        one, two = ReadTimes(), ReadTimes()
         topics = re.compile("ord.*")
         first = await start(nursery, cluster, one, client_id="one", autocommit=False, topics=topics)
         await one.until(lambda: one.claims == (0, 1))
@@ -57,11 +57,11 @@ async def test_join_of_a_pattern_waits_briefly_for_metadata(
         await two.until(lambda: two.claims != ())
         await trio.sleep(40)
         assert [e for e in first.seen(MembershipChanged) if e.after == "LOST"] == []
-        assert all(one.went_on[partition] <= began for partition, began in two.began.items()), "both read it"
+        assert all(one.last_read[partition] <= began for partition, began in two.first_read.items()), "both read it"
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_failures_around_the_deadline_do_not_put_it_off(autojump_clock: MockClock, fails: bool) -> None:
+async def test_failures_around_the_deadline_do_not_postpone_it(autojump_clock: MockClock, fails: bool) -> None:
     """Claims fail one after the other, 0.9 s apart, around the rebalance's deadline; another one is stuck."""
 
     class Slow(Recorder):
@@ -85,15 +85,17 @@ async def test_failures_around_the_deadline_do_not_put_it_off(autojump_clock: Mo
         await member.ended.wait()
 
 
-@pytest.mark.parametrize("back", [9.1, 9.7, 10.2])
-async def test_claim_returning_around_the_deadline_is_not_stuck(autojump_clock: MockClock, back: float) -> None:
+@pytest.mark.parametrize("returns_after", [9.1, 9.7, 10.2])
+async def test_claim_returning_around_the_deadline_is_not_stuck(
+    autojump_clock: MockClock, returns_after: float
+) -> None:
     class Slow(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")
             async for _ in claim:
                 pass
             with trio.CancelScope(shield=True):
-                await trio.sleep(back)
+                await trio.sleep(returns_after)
 
         async def cleanup(self, session: Session) -> None:
             await trio.sleep(0.85)
@@ -132,7 +134,7 @@ async def test_membership_failure_is_raised_despite_cancellation(
 
 
 async def test_refusal_of_a_commit_without_a_caller_is_reported(autojump_clock: MockClock) -> None:
-    class GivesUp(Recorder):
+    class StopsWaiting(Recorder):
         def __init__(self, cluster: EmbeddedCluster) -> None:
             super().__init__()
             self.cluster = cluster
@@ -144,13 +146,13 @@ async def test_refusal_of_a_commit_without_a_caller_is_reported(autojump_clock: 
                 self.cluster.fail_next(Api.OFFSET_COMMIT, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1)
                 with trio.move_on_after(1):
                     await session.commit()
-                self._note("gave up")
+                self._note("stopped waiting")
 
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 1)
-        one = GivesUp(cluster)
+        one = StopsWaiting(cluster)
         member = await start_member(nursery, cluster, one, autocommit=False)
-        await one.until(lambda: "gave up" in one.calls)
+        await one.until(lambda: "stopped waiting" in one.calls)
         await eventually(lambda: bool(member.seen(CommitFailed)))
         assert "TOPIC_AUTHORIZATION_FAILED" in str(member.seen(CommitFailed)[0])
         assert committed(cluster) == {"orders-0": 0}

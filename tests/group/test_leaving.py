@@ -1,4 +1,4 @@
-"""Leaving: at once, with a reason, however the member ends; a session timeout only after a kill (KIP-800)."""
+"""Members leave at once, with a reason, however they end. Only killed ones wait for a session timeout (KIP-800)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def end_session(member: Running) -> None:
     ("ending", "reason"),
     [(close, "the shop is shut"), (cancel, "cancelled"), (end_session, "the subscription was dropped")],
 )
-async def test_member_that_ends_leaves_at_once_and_says_why(
+async def test_member_that_ends_leaves_at_once_with_a_reason(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, assignor: str, ending: object, reason: str
 ) -> None:
     caplog.set_level(logging.INFO, logger="sarameya.embedded")
@@ -55,7 +55,7 @@ async def test_member_that_ends_leaves_at_once_and_says_why(
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-async def test_member_whose_handler_fails_leaves_at_once_and_says_why(
+async def test_member_with_a_failed_handler_leaves_with_a_reason(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, assignor: str
 ) -> None:
     async def fail(session: Session, claim: Claim, message: Message) -> None:
@@ -71,7 +71,7 @@ async def test_member_whose_handler_fails_leaves_at_once_and_says_why(
 
 
 class Unable(RangeAssignor):
-    """Deals once, and never again."""
+    """An assignor that fails from its second call on."""
 
     times = 0
 
@@ -80,7 +80,7 @@ class Unable(RangeAssignor):
     ) -> dict[str, Mapping[str, tuple[int, ...]]]:
         self.times += 1
         if self.times > 1:
-            raise RuntimeError("cannot deal")
+            raise RuntimeError("cannot assign")
         return super().assign(members, topics)
 
 
@@ -93,7 +93,7 @@ async def test_member_with_a_failing_assignor_leaves_its_group(autojump_clock: M
                 cluster.bootstrap_servers, "g", transport=cluster.transport, run_sync=run_inline, assignors=[Unable()]
             )
             async with group:
-                with pytest.raises(AssignorError, match="cannot deal"):
+                with pytest.raises(AssignorError, match="cannot assign"):
                     await group.consume(["orders"], one)
 
         nursery.start_soon(lead)
@@ -102,10 +102,10 @@ async def test_member_with_a_failing_assignor_leaves_its_group(autojump_clock: M
         await start_member(nursery, cluster, two)
         await two.until(lambda: bool(two.sessions))
         assert two.sessions[0].claims == {"orders": (0, 1)}
-        assert trio.current_time() - began < 4.0, "a heartbeat's interval and no more"
+        assert trio.current_time() - began < 4.0, "no longer than a heartbeat interval"
 
 
-async def test_member_whose_tries_are_exhausted_leaves(autojump_clock: MockClock) -> None:
+async def test_member_with_exhausted_retries_leaves(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one, retry_max_attempts=1)
@@ -135,7 +135,7 @@ async def test_member_with_a_held_join_leaves_at_once(autojump_clock: MockClock,
         assert first.error is None
 
 
-async def test_member_that_is_killed_costs_a_session_timeout(autojump_clock: MockClock) -> None:
+async def test_killed_member_is_removed_after_its_session_timeout(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         cut = CutOff(cluster.transport)
         one = Recorder()
@@ -150,7 +150,9 @@ async def test_member_that_is_killed_costs_a_session_timeout(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR, None])
-async def test_leave_that_is_refused_or_not_answered_is_told(autojump_clock: MockClock, code: ErrorCode | None) -> None:
+async def test_leave_that_fails_or_gets_no_response_is_reported(
+    autojump_clock: MockClock, code: ErrorCode | None
+) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one, close_timeout=5.0)
@@ -162,7 +164,7 @@ async def test_leave_that_is_refused_or_not_answered_is_told(autojump_clock: Moc
         began = trio.current_time()
         await member.close()
         assert trio.current_time() - began <= 5.0
-        assert member.error is None, "all is committed; the group waits for the session timeout, and that is all"
+        assert member.error is None, "all is committed; the group only waits for the session timeout"
         (failed,) = member.seen(LeaveFailed)
         assert (code.name if code else "not answered") in failed.cause
 
@@ -180,7 +182,7 @@ async def test_leave_without_response_after_unsubscribe_is_reported(autojump_clo
 @pytest.mark.parametrize(
     ("ending", "reason"), [(close, "the shop is shut"), (end_session, "the subscription was dropped")]
 )
-async def test_leave_that_is_taken_is_told_once(autojump_clock: MockClock, ending: object, reason: str) -> None:
+async def test_successful_leave_is_reported_once(autojump_clock: MockClock, ending: object, reason: str) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one)
@@ -209,7 +211,7 @@ async def test_leave_despite_a_stuck_claim_is_reported_once(autojump_clock: Mock
         await trio.sleep(1)
         left = [GroupLeft("g", "claim of orders-0 is stuck")]
         assert not member.ended.is_set()
-        assert member.seen(GroupLeft) == left, "told while the claim is stuck: it may be for good"
+        assert member.seen(GroupLeft) == left, "reported while the claim is stuck, since it may never return"
         await member.ended.wait()
         assert member.seen(GroupLeft) == left
         assert not member.seen(LeaveFailed)
@@ -238,7 +240,7 @@ async def test_leave_overtaken_by_a_close_keeps_the_sent_reason(
         assert member.seen(GroupLeft) == [GroupLeft("g", "the subscription was dropped")]
 
 
-async def test_member_that_ends_before_it_has_joined_has_not_left(autojump_clock: MockClock) -> None:
+async def test_member_that_ends_before_its_join_reports_no_leave(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         cluster.drop_next(Api.JOIN_GROUP, None, hang_up=False)
         member = await start_member(nursery, cluster, Recorder())
@@ -249,7 +251,7 @@ async def test_member_that_ends_before_it_has_joined_has_not_left(autojump_clock
         assert not member.seen(LeaveFailed)
 
 
-async def test_static_member_that_ends_has_not_left(autojump_clock: MockClock) -> None:
+async def test_static_member_that_ends_reports_no_leave(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Recorder()
         member = await start_member(nursery, cluster, one, group_instance_id="pod-0")

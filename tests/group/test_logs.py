@@ -40,22 +40,22 @@ Look = Callable[[Session], Awaitable[Any]]
 
 
 class Looks(Recorder):
-    """Asks once for what it is given partitions, or (`late`) where they begin; what it was told is in `told`."""
+    """A recorder that keeps the `results` of `look` in `partitions_assigned`, or in `start_offset` if `late`."""
 
     def __init__(self, look: Look, *, late: bool = False) -> None:
         super().__init__()
-        self.told: list[Any] = []
+        self.results: list[Any] = []
         self.claims: list[Claim] = []
         self._look = look
         self._late = late
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         if not self._late:
-            self.told.append(await self._look(session))
+            self.results.append(await self._look(session))
 
     async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
         if self._late:
-            self.told.append(await self._look(self.sessions[-1]))
+            self.results.append(await self._look(self.sessions[-1]))
         return None
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -63,33 +63,33 @@ class Looks(Recorder):
         await super().consume_claim(session, claim)
 
 
-async def told(nursery: trio.Nursery, cluster: EmbeddedCluster, look: Look, **options: Any) -> Any:
+async def look_once(nursery: trio.Nursery, cluster: EmbeddedCluster, look: Look, **options: Any) -> Any:
     """Return the result of `look` before the claims of a member start."""
     handler = Looks(look)
     await start_member(nursery, cluster, handler, **options)
-    await eventually(lambda: bool(handler.told))
-    return handler.told[0]
+    await eventually(lambda: bool(handler.results))
+    return handler.results[0]
 
 
-# -- what logs have --------------------------------------------------------------------------------------
+# -- log ranges ------------------------------------------------------------------------------------------
 
 
-async def their_ranges(session: Session) -> dict[TopicPartition, LogRange]:
+async def ranges_of_all(session: Session) -> dict[TopicPartition, LogRange]:
     return await session.log_ranges(PARTITIONS)
 
 
-async def their_ranges_of_two(session: Session) -> dict[TopicPartition, LogRange]:
+async def ranges_of_two(session: Session) -> dict[TopicPartition, LogRange]:
     return await session.log_ranges(PARTITIONS[:2])
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, api: Api) -> list[int]:
-    """The brokers that are asked."""
-    asked: list[int] = []
-    on_request(monkeypatch, api, lambda call: asked.append(call.node_id))
-    return asked
+    """Return a list of the brokers that receive a request of `api` from now on."""
+    requested: list[int] = []
+    on_request(monkeypatch, api, lambda call: requested.append(call.node_id))
+    return requested
 
 
-async def test_log_ranges_are_asked_of_each_leader_together(
+async def test_log_ranges_are_requested_from_each_leader_together(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with orders(4, brokers=2) as cluster, deadline() as nursery:
@@ -97,27 +97,27 @@ async def test_log_ranges_are_asked_of_each_leader_together(
             fill(cluster, 10 + number, number)
         cluster.delete_records("orders", 2, 7)
         cluster.produce_transactional("orders", 3, b"open", producer_id=1)
-        asked = watch(monkeypatch, Api.LIST_OFFSETS)
-        ranges = await told(nursery, cluster, their_ranges, isolation_level="read_committed")
+        requested = watch(monkeypatch, Api.LIST_OFFSETS)
+        ranges = await look_once(nursery, cluster, ranges_of_all, isolation_level="read_committed")
         assert [ranges[tp] for tp in PARTITIONS] == [LogRange(0, 10), LogRange(0, 11), LogRange(7, 12), LogRange(0, 14)]
-        assert sorted(asked[:4]) == [0, 0, 1, 1], "starts and ends"
+        assert sorted(requested[:4]) == [0, 0, 1, 1], "starts and ends"
 
 
-async def test_log_range_of_a_partition_without_a_leader_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_log_range_of_a_partition_without_leader_is_retried(autojump_clock: MockClock) -> None:
     async with orders(4, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 5)
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, None, broker_id=0)
-        handler = Looks(their_ranges)
+        handler = Looks(ranges_of_all)
         await start_member(nursery, cluster, handler)
         await trio.sleep(60)
-        assert handler.told == []
+        assert handler.results == []
         cluster.clear_faults()
-        await eventually(lambda: bool(handler.told))
-        assert handler.told[0][ORDERS_0] == LogRange(0, 5)
+        await eventually(lambda: bool(handler.results))
+        assert handler.results[0][ORDERS_0] == LogRange(0, 5)
 
 
 @pytest.mark.parametrize("partition", [("orders", 4), ("other", 0)])
-async def test_logs_that_are_not_claimed_are_not_asked_about(
+async def test_facts_of_an_unclaimed_partition_are_refused(
     autojump_clock: MockClock, partition: tuple[str, int]
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
@@ -133,14 +133,16 @@ async def test_logs_that_are_not_claimed_are_not_asked_about(
         assert await session.epoch_ends({}) == {}
 
 
-async def test_end_of_no_epoch_is_asked_of_nobody(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = watch(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH)
+async def test_end_of_an_unknown_epoch_is_not_requested(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = watch(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH)
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
-        assert await told(nursery, cluster, epochs_of(-1, -1)) == [None, None]
-        assert asked == []
+        assert await look_once(nursery, cluster, epochs_of(-1, -1)) == [None, None]
+        assert requested == []
 
 
-# -- where leader epochs end -----------------------------------------------------------------------------
+# -- ends of leader epochs -------------------------------------------------------------------------------
 
 
 def epochs_of(*epochs: int) -> Look:
@@ -152,10 +154,10 @@ def epochs_of(*epochs: int) -> Look:
     return look
 
 
-async def test_epoch_ends_where_the_next_one_begins_or_the_log_does(
+async def test_epoch_ends_at_the_next_epoch_or_at_the_log_end(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = watch(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH)
+    requested = watch(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH)
     async with orders(4, brokers=2) as cluster, deadline() as nursery:
         for number in range(4):
             for leader in (number + 1, number):
@@ -163,12 +165,12 @@ async def test_epoch_ends_where_the_next_one_begins_or_the_log_does(
                 cluster.move_leader("orders", number, leader % 2)
             fill(cluster, 5, number)
         first = cluster.log("orders", 0).leader_epoch - 2
-        ends = await told(nursery, cluster, epochs_of(first, first + 1, first + 2, -1))
+        ends = await look_once(nursery, cluster, epochs_of(first, first + 1, first + 2, -1))
         assert ends == [5, 10, 15, None]
-        assert sorted(asked) == [0, 1], "each leader once, and nobody for nothing"
+        assert sorted(requested) == [0, 1], "each leader once, none for an unknown epoch"
 
 
-async def test_epoch_end_of_a_truncated_log_is_the_earlier_ones(
+async def test_end_of_a_truncated_epoch_is_that_of_the_earlier_one(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
@@ -179,15 +181,17 @@ async def test_epoch_end_of_a_truncated_log_is_the_earlier_ones(
         cluster.truncate("orders", 0, 3)
         cluster.move_leader("orders", 0, 0)
         fill(cluster, 20)
-        asked: list[Any] = []
-        on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, lambda call: asked.extend(call.body.topics[0].partitions))
-        assert await told(nursery, cluster, epochs_of(lost)) == [3]
-        (partition,) = asked
-        assert partition.current_leader_epoch == lost + 1, "one that was deposed, and has not heard of it, would refuse"
+        requested: list[Any] = []
+        on_request(
+            monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, lambda call: requested.extend(call.body.topics[0].partitions)
+        )
+        assert await look_once(nursery, cluster, epochs_of(lost)) == [3]
+        (partition,) = requested
+        assert partition.current_leader_epoch == lost + 1, "a deposed leader that does not know it yet would refuse"
 
 
 @pytest.mark.parametrize("how", ["too old", "knows nothing"])
-async def test_epoch_end_that_a_broker_cannot_tell_is_none(
+async def test_epoch_end_unknown_to_the_broker_is_none(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "too old":
@@ -196,7 +200,7 @@ async def test_epoch_end_that_a_broker_cannot_tell_is_none(
         edit_answers(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, know_nothing)
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 5)
-        assert await told(nursery, cluster, epochs_of(0, 0)) == [None, None]
+        assert await look_once(nursery, cluster, epochs_of(0, 0)) == [None, None]
 
 
 def leave_out(request: Any, answer: Any) -> None:
@@ -204,7 +208,7 @@ def leave_out(request: Any, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", ["refused", "left out", "moved"])
-async def test_epoch_end_is_asked_for_until_it_is_told(
+async def test_epoch_end_is_requested_until_it_is_returned(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
@@ -224,12 +228,12 @@ async def test_epoch_end_is_asked_for_until_it_is_told(
             await trio.sleep(5)
             if fault == "moved":
                 cluster.move_leader("orders", 0, 1)
-        await eventually(lambda: len(handler.told) == 2)
-        assert handler.told == [[5, 6]] * 2
+        await eventually(lambda: len(handler.results) == 2)
+        assert handler.results == [[5, 6]] * 2
 
 
-@pytest.mark.parametrize("look", [epochs_of(0, 0), their_ranges_of_two])
-async def test_facts_of_a_partition_without_leader_are_waited_for(autojump_clock: MockClock, look: Look) -> None:
+@pytest.mark.parametrize("look", [epochs_of(0, 0), ranges_of_two])
+async def test_facts_of_a_partition_without_leader_are_retried(autojump_clock: MockClock, look: Look) -> None:
     async with EmbeddedCluster(brokers=2, in_memory=True, seed=1) as cluster, deadline() as nursery:
         cluster.create_topic("orders", 2, replication_factor=1)
         cluster.move_coordinator("g", 0)
@@ -237,14 +241,14 @@ async def test_facts_of_a_partition_without_leader_are_waited_for(autojump_clock
         handler = Looks(look)
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(60)
-        assert (len(handler.sessions), handler.told) == (1, [])
+        assert (len(handler.sessions), handler.results) == (1, [])
         assert "the partition has no leader" in str(member.events[-1])
         await cluster.start_broker(1)
         with trio.fail_after(10):
-            await eventually(lambda: len(handler.told) == 1)
+            await eventually(lambda: len(handler.results) == 1)
 
 
-async def test_epoch_ends_raise_what_no_retry_mends(autojump_clock: MockClock) -> None:
+async def test_epoch_ends_raise_permanent_errors(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         fill(cluster, 5)
         cluster.fail_next(Api.OFFSET_FOR_LEADER_EPOCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

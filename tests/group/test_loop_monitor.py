@@ -1,4 +1,4 @@
-"""Event loops that are blocked, and the reports of that. Real time: virtual time stands still meanwhile."""
+"""Reports of blocked event loops. Real time, since virtual time does not advance in a blocked loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def block_with_the_lock_held(seconds: float) -> None:
 
 
 async def blockages(block: Callable[[float], None], seconds: float) -> list[Blockage]:
-    """Block a watched loop once, and wait until that is reported, if it is."""
+    """Block a watched loop once. Return its reports."""
     found = list[Blockage]()
     monitor = LoopMonitor(LIMIT, found.append)
     with monitor.watching():
@@ -56,7 +56,7 @@ async def test_blocked_loop_is_reported_with_its_stack(caplog: pytest.LogCapture
 async def test_blockage_over_before_the_next_check_has_its_stack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The thread looks while the loop is blocked, but not for the whole limit yet."""
+    """The thread's check falls into the blockage, but before the limit is over."""
     monkeypatch.setattr(loop_monitor, "_CHECKS", 1)
     limit, found = 0.5, list[Blockage]()
     with LoopMonitor(limit, found.append).watching():
@@ -95,12 +95,12 @@ async def test_fault_41_blocking_handler_is_observable() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(group.consume, ["orders"], handler)
                 await handler.received(1)
-                while not (told := [event for event in events if isinstance(event, LoopBlocked)]):
+                while not (reports := [event for event in events if isinstance(event, LoopBlocked)]):
                     await trio.sleep(0.01)
                 status = group.status()
                 group.close_nowait()
-            assert group.meters.loop_blocked_seconds == told[0].seconds
-    assert told[0].seconds >= 2.5
-    assert told[0].where.endswith("in block_here")
+            assert group.meters.loop_blocked_seconds == reports[0].seconds
+    assert reports[0].seconds >= 2.5
+    assert reports[0].where.endswith("in block_here")
     assert 0 <= status.blocked_ago < 60
-    assert (status.blocked_seconds, status.blocked_at) == (told[0].seconds, told[0].where)
+    assert (status.blocked_seconds, status.blocked_at) == (reports[0].seconds, reports[0].where)

@@ -1,4 +1,4 @@
-"""Memberships that end while something else is under way: nothing is joined or committed over what still runs."""
+"""Memberships that end during another operation: no join and no commit happens before the session has ended."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.group.kit import Recorder, committed, deadline, eventually, fill, ord
 from tests.group.test_cooperative import Partitions, start
 
 
-class LostWhileGivingUp(Partitions):
-    """A handler whose member is removed from the group during a revocation; it is slow with what it keeps."""
+class LostWhileRevoking(Partitions):
+    """A handler whose member is removed from the group during a revocation. Its kept claims are slow."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         super().__init__()
@@ -47,11 +47,11 @@ class LostWhileGivingUp(Partitions):
             session.mark_offset("orders", partitions[0].partition, 1)
 
 
-async def test_membership_lost_by_a_revocation_commit_waits(
+async def test_member_lost_in_a_revocation_rejoins_after_its_session(
     autojump_clock: MockClock,
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
-        one, two = LostWhileGivingUp(cluster), Partitions()
+        one, two = LostWhileRevoking(cluster), Partitions()
         first = await start(nursery, cluster, one, autocommit_interval=1.0)
         await one.until(lambda: len(one.claims) == 4)
         await start(nursery, cluster, two, autocommit_interval=1.0)
@@ -61,7 +61,7 @@ async def test_membership_lost_by_a_revocation_commit_waits(
         assert ended > lost
         meanwhile = first.events[lost + 1 : ended]
         assert not [e for e in meanwhile if isinstance(e, MembershipChanged)], "the join waits for the session's end"
-        assert not [e for e in meanwhile if isinstance(e, Committed)], "what is lost is committed by others"
+        assert not [e for e in meanwhile if isinstance(e, Committed)], "other members commit lost partitions"
         assert first.seen(SessionEnding)[0].lost
 
 
@@ -75,7 +75,7 @@ async def test_membership_lost_by_a_revocation_commit_waits(
 async def test_refused_commit_is_raised_to_handler_and_consume(
     autojump_clock: MockClock, code: ErrorCode, error: type[Exception]
 ) -> None:
-    heard: list[CommitError] = []
+    raised: list[CommitError] = []
 
     class Commits(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -85,7 +85,7 @@ async def test_refused_commit_is_raised_to_handler_and_consume(
                 try:
                     await session.commit()
                 except CommitError as refusal:
-                    heard.append(refusal)
+                    raised.append(refusal)
                     raise
 
     async with orders() as cluster, deadline() as nursery:
@@ -96,7 +96,7 @@ async def test_refused_commit_is_raised_to_handler_and_consume(
         fill(cluster, 1)
         await member.ended.wait()
         assert isinstance(member.error, error)
-        assert heard[0].code == code
+        assert raised[0].code == code
 
 
 async def test_commit_waiting_for_a_coordinator_ends_with_membership(autojump_clock: MockClock) -> None:

@@ -1,4 +1,4 @@
-"""Marks of messages skip the ledger's rules where these have nothing to decide."""
+"""Marks of messages skip the ledger's rules, except for the first mark after a commit or an assignment."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def test_surplus_member_stays_idle_and_takes_over(autojump_clock: MockCloc
         assert busy.messages == []
 
 
-async def test_round_robin_group_deals_partitions_in_turn(autojump_clock: MockClock) -> None:
+async def test_round_robin_group_assigns_partitions_in_turn(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         await start_member(nursery, cluster, one, rebalance_strategies=("roundrobin",))
@@ -74,7 +74,7 @@ async def test_round_robin_group_deals_partitions_in_turn(autojump_clock: MockCl
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-async def test_rebalance_of_c1_takes_c2_and_c3_along(autojump_clock: MockClock, assignor: str) -> None:
+async def test_rebalance_of_one_member_rebalances_the_whole_group(autojump_clock: MockClock, assignor: str) -> None:
     """c1 reads {t1, t2}, c2 {t1, t3}, c3 {t2, t3}: no topic is read by all, and yet none of them rebalances alone."""
     wanted = {"c1": ("t1", "t2"), "c2": ("t1", "t3"), "c3": ("t2", "t3")}
     topics = {"t1": 2, "t2": 2, "t3": 2}
@@ -88,7 +88,7 @@ async def test_rebalance_of_c1_takes_c2_and_c3_along(autojump_clock: MockClock, 
         }
 
         def claims(name: str) -> dict[str, int]:
-            """topic -> how many of its partitions the member reads now."""
+            """Return topic -> the number of its partitions that the member reads."""
             sessions = handlers[name].sessions
             return {topic: len(numbers) for topic, numbers in sessions[-1].claims.items()} if sessions else {}
 
@@ -106,7 +106,7 @@ async def test_rebalance_of_c1_takes_c2_and_c3_along(autojump_clock: MockClock, 
         await members["c1"].close()
         await eventually(lambda: claims("c2").get("t1") == 2 and claims("c3").get("t2") == 2)
         assert (claims("c2"), claims("c3")) == ({"t1": 2, "t3": 1}, {"t2": 2, "t3": 1}), (
-            "each takes over what it reads too"
+            "each takes over the partition of its own topic"
         )
 
 

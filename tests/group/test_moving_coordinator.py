@@ -1,4 +1,4 @@
-"""The coordinator moves in the middle of each kind of request: nothing is lost, and no session is."""
+"""The coordinator moves during each kind of request: no message and no session is lost."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
 
 HELD = 2.0
-"""Seconds for which the coordinator holds what it is asked before, or after, it moves."""
+"""Seconds for which the coordinator holds a request, or its response, while it moves."""
 
 
 @pytest.mark.parametrize("half", ["request", "answer"])
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP])
-async def test_coordinator_that_moves_during_the_way_in_is_followed(
+async def test_coordinator_moving_during_a_join_or_sync_is_found(
     autojump_clock: MockClock, api: Api, assignor: str, half: str
 ) -> None:
     async with orders(2, brokers=3) as cluster, deadline() as nursery:

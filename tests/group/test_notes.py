@@ -1,4 +1,4 @@
-"""Start offsets and commit metadata of a handler that knows better than the group. Virtual time."""
+"""Start offsets and commit metadata that the handler sets itself. Virtual time."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from tests.group.kit import (
 ORDERS_0 = TopicPartition("orders", 0)
 
 
-# -- where to begin --------------------------------------------------------------------------------------
+# -- start offsets ---------------------------------------------------------------------------------------
 
 
-class Knows(Recorder):
-    def __init__(self, place: Any) -> None:
+class FixedStart(Recorder):
+    def __init__(self, start: Any) -> None:
         super().__init__()
-        self._place = place
+        self._start = start
 
     async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> Any:
-        return self._place
+        return self._start
 
 
 async def test_start_offset_with_metadata_commits_nothing(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
-        handler = Knows(CommittedOffset(7, "a note"))
+        handler = FixedStart(CommittedOffset(7, "a note"))
         gate = trio.Event()
 
         async def wait(session: Session, claim: Claim, message: Any) -> None:
@@ -68,20 +68,20 @@ async def test_start_offset_with_metadata_commits_nothing(autojump_clock: MockCl
         assert handler.offsets("orders", 0) == [7, 8, 9]
 
 
-@pytest.mark.parametrize(("start", "is_found_out"), [(CommittedOffset(20, "", 0), True), (20, False)])
+@pytest.mark.parametrize(("start", "is_detected"), [(CommittedOffset(20, "", 0), True), (20, False)])
 async def test_start_with_an_epoch_is_checked_before_anything_is_read(
-    autojump_clock: MockClock, start: Any, is_found_out: bool
+    autojump_clock: MockClock, start: Any, is_detected: bool
 ) -> None:
-    """Without one nobody can tell that the log was cut below it and has grown over it again."""
+    """Without an epoch, a log that was truncated below the offset and has grown beyond it looks complete."""
     async with orders(1, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 20)
         assert cluster.log("orders", 0).leader_epoch == 0
         cluster.truncate("orders", 0, 15)
         cluster.move_leader("orders", 0, 1)
         fill(cluster, 10)
-        handler = Knows(start)
+        handler = FixedStart(start)
         member = await start_member(nursery, cluster, handler)
-        if is_found_out:
+        if is_detected:
             await member.ended.wait()
             error = claim_failure(member)
             assert isinstance(error, LogTruncatedError)
@@ -94,55 +94,55 @@ async def test_start_with_an_epoch_is_checked_before_anything_is_read(
 async def test_start_beyond_the_log_is_out_of_range(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
-        member = await start_member(nursery, cluster, Knows(CommittedOffset(9)))
+        member = await start_member(nursery, cluster, FixedStart(CommittedOffset(9)))
         await member.ended.wait()
         assert isinstance(claim_failure(member), OffsetOutOfRangeError)
 
 
 @pytest.mark.parametrize(
-    "place", [-1, True, "7", 7.0, CommittedOffset(-1), CommittedOffset(7, "", -2), CommittedOffset(7, "", "0")]
+    "start", [-1, True, "7", 7.0, CommittedOffset(-1), CommittedOffset(7, "", -2), CommittedOffset(7, "", "0")]
 )
-async def test_start_that_is_no_offset_is_refused(autojump_clock: MockClock, place: Any) -> None:
+async def test_invalid_start_offset_is_refused(autojump_clock: MockClock, start: Any) -> None:
     async with orders() as cluster, deadline() as nursery:
-        member = await start_member(nursery, cluster, Knows(place))
+        member = await start_member(nursery, cluster, FixedStart(start))
         await member.ended.wait()
         error = failure(member)
         assert isinstance(error, HandlerError)
         assert "must be an offset (an int), a CommittedOffset or None" in str(error)
 
 
-# -- what handlers write into commits --------------------------------------------------------------------
+# -- commit metadata -------------------------------------------------------------------------------------
 
 LANDED = {"offset_out_of_range": "oldest"}
 
 
 class Lands(Recorder):
-    """Takes batches, and marks each with a note, as a sink does. `begins` is what it says of where to begin."""
+    """A handler that marks each batch with metadata, as a sink does. It starts at `start`."""
 
-    def __init__(self, begins: CommittedOffset | None = None) -> None:
+    def __init__(self, start: CommittedOffset | None = None) -> None:
         super().__init__()
-        self._begins = begins
+        self._start = start
         self.missing: list[tuple[int, int]] = []
         self.claims: list[Claim] = []
 
     async def start_offset(
         self, partition: TopicPartition, committed: CommittedOffset | None
     ) -> CommittedOffset | None:
-        return self._begins
+        return self._start
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         self.claims.append(claim)
-        behind = claim.initial_offset
+        expected = claim.initial_offset
         async for batch in claim.batches():
-            if batch.from_offset != behind:
-                self.missing.append((behind, batch.from_offset))
-            behind = batch.next_offset
+            if batch.from_offset != expected:
+                self.missing.append((expected, batch.from_offset))
+            expected = batch.next_offset
             self.messages += batch
-            session.mark_offset(claim.topic, claim.partition, behind, f"landed to {behind}")
+            session.mark_offset(claim.topic, claim.partition, expected, f"landed to {expected}")
 
 
-async def overtaken(cluster: EmbeddedCluster, member: Any, before: int, start: int) -> None:
-    """Retention takes all up to `start`, where the log ends, while the member does not look, which has read up to
+async def let_retention_overtake(cluster: EmbeddedCluster, member: Any, before: int, start: int) -> None:
+    """Let retention delete all records up to `start`, the log end, while the member is paused. It has read up to
     `before`."""
     member.group.pause_all()
     await trio.sleep(5)
@@ -153,13 +153,13 @@ async def overtaken(cluster: EmbeddedCluster, member: Any, before: int, start: i
 
 
 async def test_commit_metadata_survives_a_reset_position(autojump_clock: MockClock) -> None:
-    """A commit beyond what has landed, by nobody's word, would make the next owner stop, or skip what is missing."""
+    """A commit without metadata, beyond the landed offset, would make the next owner stop, or skip records."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Lands()
         member = await start_member(nursery, cluster, handler, autocommit_interval=1.0, **LANDED)
         await eventually(lambda: cluster.committed("g").get(ORDERS_0) == CommittedOffset(20, "landed to 20"))
-        await overtaken(cluster, member, 20, 50)
+        await let_retention_overtake(cluster, member, 20, 50)
         await trio.sleep(5)
         assert cluster.committed("g")[ORDERS_0] == CommittedOffset(20, "landed to 20")
         fill(cluster, 10)
@@ -168,18 +168,18 @@ async def test_commit_metadata_survives_a_reset_position(autojump_clock: MockClo
         assert handler.offsets("orders", 0) == [*range(20), *range(50, 60)]
 
 
-@pytest.mark.parametrize("noted", [True, False])
-async def test_claim_with_metadata_commits_nothing_for_a_reset(autojump_clock: MockClock, noted: bool) -> None:
-    """Nobody has committed yet, but there is a table that has everything up to 20."""
+@pytest.mark.parametrize("has_metadata", [True, False])
+async def test_claim_with_metadata_commits_nothing_for_a_reset(autojump_clock: MockClock, has_metadata: bool) -> None:
+    """Nothing is committed yet, but a table has everything up to offset 20."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 50)
         cluster.delete_records("orders", 0, 50)
-        handler = Lands(CommittedOffset(20, "landed to 20" if noted else ""))
+        handler = Lands(CommittedOffset(20, "landed to 20" if has_metadata else ""))
         member = await start_member(nursery, cluster, handler, autocommit_interval=1.0, **LANDED)
         await eventually(lambda: bool(member.seen(OffsetReset)))
         await trio.sleep(5)
-        assert committed(cluster) == ({} if noted else {"orders-0": 50})
-        assert (handler.claims[0].from_offset, handler.claims[0].position) == (50, 50), "seen without any message"
+        assert committed(cluster) == ({} if has_metadata else {"orders-0": 50})
+        assert (handler.claims[0].from_offset, handler.claims[0].position) == (50, 50), "visible without any message"
         fill(cluster, 5)
         await eventually(lambda: cluster.committed("g").get(ORDERS_0) == CommittedOffset(55, "landed to 55"))
         assert handler.missing == [(20, 50)]
@@ -196,22 +196,22 @@ async def test_gap_before_the_position_is_empty_unless_it_was_reset(autojump_clo
         assert handler.claims[0].from_offset == 5
 
 
-async def test_mark_at_the_offset_of_the_commit_commits_other_metadata(autojump_clock: MockClock) -> None:
-    """A sink that finds an older note beside its head's offset writes the head's."""
+async def test_mark_at_the_committed_offset_commits_other_metadata(autojump_clock: MockClock) -> None:
+    """A sink that finds older metadata at its head's offset commits the head's."""
 
-    class Notes(Recorder):
+    class MarksStart(Recorder):
         def __init__(self, note: str) -> None:
             super().__init__()
-            self._note_of = note
+            self._metadata = note
 
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             if claim.initial_offset:
-                session.mark_offset(claim.topic, claim.partition, claim.initial_offset, self._note_of)
+                session.mark_offset(claim.topic, claim.partition, claim.initial_offset, self._metadata)
             await super().consume_claim(session, claim)
 
     async def run(note: str) -> CommittedOffset:
         async with trio.open_nursery() as nursery:
-            member = await start_member(nursery, cluster, Notes(note))
+            member = await start_member(nursery, cluster, MarksStart(note))
             await eventually(lambda: bool(member.seen(ClaimStarted)))
             await trio.sleep(10)
             await member.close()
@@ -219,7 +219,7 @@ async def test_mark_at_the_offset_of_the_commit_commits_other_metadata(autojump_
 
     async with orders() as cluster, deadline():
         fill(cluster, 5)
-        assert await run("unused: the claim begins at 0") == CommittedOffset(5, "", 0)
+        assert await run("unused: the claim starts at 0") == CommittedOffset(5, "", 0)
         assert await run("link 7") == CommittedOffset(5, "link 7", 0)
         assert await run("") == CommittedOffset(5, "link 7", 0)
         assert await run("link 8") == CommittedOffset(5, "link 8", 0)

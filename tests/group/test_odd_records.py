@@ -1,4 +1,4 @@
-"""Records that are odd and good: every byte of them reaches the handler, whichever way it reads."""
+"""Unusual but valid records: every byte of them reaches the handler, however it reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contents(messages: list[Message]) -> list[tuple[int, bytes | None, bytes | N
 
 
 class ByBatches(ConsumerGroupHandler):
-    """Keeps the messages of batches, and what Arrow makes of those that it has a date for."""
+    """A handler that keeps the messages of batches, and their Arrow rows."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -61,7 +61,7 @@ async def test_unusual_keys_values_and_headers_are_kept(autojump_clock: MockCloc
         assert committed(cluster) == {"orders-0": len(ODD)}
 
 
-async def test_they_are_kept_in_batches_and_in_arrow(autojump_clock: MockClock) -> None:
+async def test_unusual_records_are_kept_in_batches_and_in_arrow(autojump_clock: MockClock) -> None:
     pytest.importorskip("pyarrow")
     datable = [record for record in ODD if record[0] < 2**45]
     async with orders() as cluster, deadline() as nursery:
@@ -76,8 +76,8 @@ async def test_they_are_kept_in_batches_and_in_arrow(autojump_clock: MockClock) 
 
 
 @pytest.mark.parametrize("name", ["v0-none", "v0-gzip", "v0-lz4", "v1-snappy", "v1-gzip", "v2-zstd", "v2-none"])
-async def test_what_java_wrote_in_any_format_reaches_the_handler(autojump_clock: MockClock, name: str) -> None:
-    """Three messages from offset 1000 on."""
+async def test_records_of_java_in_any_format_reach_the_handler(autojump_clock: MockClock, name: str) -> None:
+    """The recorded bytes have three messages, from offset 1000 on."""
     async with orders() as cluster, deadline() as nursery:
         cluster.append_raw("orders", 0, GOLDEN[name], 1002)
         cluster.produce("orders", 0, b"today's")

@@ -27,7 +27,7 @@ each_policy = pytest.mark.parametrize("policy", ["oldest", "newest"])
 
 @asynccontextmanager
 async def group_that_has_read(brokers: int = 1) -> AsyncIterator[tuple[EmbeddedCluster, trio.Nursery]]:
-    """A group without members that has committed, with three messages more in each partition."""
+    """Yield a group without members that has committed, with three more messages in each partition."""
     async with orders(2, brokers=brokers) as cluster, deadline() as nursery:
         fill(cluster, 5, 0)
         fill(cluster, 2, 1)
@@ -106,7 +106,7 @@ def refused(answer: Any) -> None:
         (refused, "COORDINATOR_LOAD_IN_PROGRESS (14)"),
     ],
 )
-async def test_answer_that_does_not_tell_all_is_asked_for_again(
+async def test_incomplete_offset_fetch_response_is_retried(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     edit: Callable[[Any], None],
@@ -133,10 +133,10 @@ async def test_offsets_are_fetched_stable_and_in_one_request(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with group_that_has_read() as (cluster, nursery):
-        asked = watch(monkeypatch)
+        received = watch(monkeypatch)
         await starts(await start_member(nursery, cluster, Recorder()))
-        (fetch,) = of(asked, Api.OFFSET_FETCH)
+        (fetch,) = of(received, Api.OFFSET_FETCH)
         assert fetch.body.require_stable is True, (
-            "else what a transaction is about to commit would be read again (KIP-447)"
+            "else offsets that a transaction is about to commit would be missed (KIP-447)"
         )
         assert [(topic.name, sorted(topic.partition_indexes)) for topic in fetch.body.topics] == [("orders", [0, 1])]

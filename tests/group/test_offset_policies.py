@@ -1,4 +1,4 @@
-"""Start offsets of a group that has committed nothing: by word, time or duration, for all topics or for one."""
+"""Start offsets of a group without commits: by policy, time or duration, for all topics or for one."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def clocked(topics: dict[str, int] | None = None, brokers: int = 1) -> EmbeddedC
 
 
 def hourly(cluster: EmbeddedCluster, count: int, partition: int = 0) -> None:
-    """Produce one message for each hour, the last of them one hour ago."""
+    """Produce one message for each hour; the last one is one hour old."""
     for n in range(count):
         written = NOON - timedelta(hours=count - n)
         cluster.produce("orders", partition, b"%d" % n, timestamp=int(written.timestamp() * 1000))
 
 
-def begun(member: Running) -> list[tuple[str, int, str]]:
+def claim_starts(member: Running) -> list[tuple[str, int, str]]:
     return sorted((str(e.partition), e.offset, e.why) for e in member.seen(ClaimStarted))
 
 
@@ -60,14 +60,14 @@ def begun(member: Running) -> list[tuple[str, int, str]]:
 async def test_new_group_starts_at_the_first_message_since_a_time(
     autojump_clock: MockClock, policy: Any, first: int, why: str
 ) -> None:
-    """At the end of the log, where every message is older."""
+    """The group starts at the log end if every message is older."""
     async with clocked() as cluster, deadline() as nursery:
         hourly(cluster, 5)
         handler = Recorder()
-        # A message is so long ago at the moment of asking: a little of virtual time has passed by then.
+        # The wall clock stands still: a little virtual time passes before the offset is looked up.
         member = await start_member(nursery, cluster, handler, offset_initial=policy, wall_clock=NOON.timestamp)
         await eventually(lambda: committed(cluster) == {"orders-0": first})
-        assert begun(member) == [("orders-0", first, why)]
+        assert claim_starts(member) == [("orders-0", first, why)]
         fill(cluster, 1)
         await handler.received(6 - first)
         assert handler.offsets("orders", 0) == list(range(first, 6))
@@ -80,8 +80,8 @@ async def test_duration_counts_from_the_wall_clock_of_the_start(autojump_clock: 
         member = await start_member(
             nursery, cluster, Recorder(), offset_initial=timedelta(hours=3.5), wall_clock=wall_clock
         )
-        await eventually(lambda: bool(begun(member)))
-        assert begun(member) == [("orders-0", 3, "by_duration:PT3H30M")]
+        await eventually(lambda: bool(claim_starts(member)))
+        assert claim_starts(member) == [("orders-0", 3, "by_duration:PT3H30M")]
 
 
 async def test_start_by_a_time_is_looked_up_once(autojump_clock: MockClock) -> None:
@@ -93,18 +93,18 @@ async def test_start_by_a_time_is_looked_up_once(autojump_clock: MockClock) -> N
             await trio.sleep_forever()
 
         first = await start_member(nursery, cluster, Recorder(never), claim_grace=0, **options)
-        await eventually(lambda: bool(begun(first)))
+        await eventually(lambda: bool(claim_starts(first)))
         await first.close()
         await trio.sleep(7200)
         second = await start_member(nursery, cluster, Recorder(), **options)
-        await eventually(lambda: bool(begun(second)))
-        assert begun(second) == [("orders-0", 3, "committed")]
+        await eventually(lambda: bool(claim_starts(second)))
+        assert claim_starts(second) == [("orders-0", 3, "committed")]
 
 
 async def test_message_written_during_a_look_up_is_not_skipped(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every message is older than the time; the answer that says so is on its way when the next one is written."""
+    """Every message is older than the time. The next one is written while that response is on its way."""
     async with clocked() as cluster, deadline() as nursery:
         hourly(cluster, 5)
 
@@ -140,7 +140,7 @@ async def test_new_group_with_policy_fail_reads_nothing(
         assert "orders-0" not in committed(cluster)
 
 
-async def test_start_of_the_handler_s_own_needs_no_policy(autojump_clock: MockClock) -> None:
+async def test_start_offset_of_the_handler_needs_no_policy(autojump_clock: MockClock) -> None:
     class FromThree(Recorder):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
             return 3 if committed is None else None
@@ -173,8 +173,8 @@ async def test_topic_starts_by_its_own_policy(autojump_clock: MockClock) -> None
             topic_configs=own,
             wall_clock=wall_clock,
         )
-        await eventually(lambda: len(begun(member)) == 3)
-        assert [(name, offset) for name, offset, _ in begun(member)] == [
+        await eventually(lambda: len(claim_starts(member)) == 3)
+        assert [(name, offset) for name, offset, _ in claim_starts(member)] == [
             ("orders-0", 4),
             ("returns-0", 4),
             ("visits-0", 0),
@@ -185,7 +185,7 @@ async def test_topic_starts_by_its_own_policy(autojump_clock: MockClock) -> None
 
 
 @pytest.mark.parametrize("start", [timedelta(hours=2), "by_duration:PT2H", NOON - timedelta(hours=2)], ids=str)
-async def test_partition_can_be_read_from_a_time_on(autojump_clock: MockClock, start: Any) -> None:
+async def test_partition_is_read_from_a_given_time_on(autojump_clock: MockClock, start: Any) -> None:
     async with clocked() as cluster, deadline():
         hourly(cluster, 5)
         async with Watched(cluster, wall_clock=NOON.timestamp) as consumer:
@@ -211,10 +211,10 @@ async def test_partition_with_policy_fail_needs_a_start_offset(autojump_clock: M
         async with Watched(cluster, group, offset_initial="fail") as consumer:
             with pytest.raises(NoCommittedOffsetError) as caught:
                 async with consumer.consume_partition("orders", 0):
-                    pytest.fail("nothing says where")
+                    pytest.fail("started without a start offset")
             assert caught.value.group == (group or "")
             with pytest.raises(ValueError, match="it is not a start offset"):
                 async with consumer.consume_partition("orders", 0, "fail"):
-                    pytest.fail("nothing says where")
+                    pytest.fail("started without a start offset")
             async with consumer.consume_partition("orders", 0, 4) as claim:
                 assert await offsets_of(claim, 1) == [4]

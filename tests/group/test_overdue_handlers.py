@@ -1,4 +1,4 @@
-"""Handlers that hold what they were given for too long: reported once, with a stack, and once when it is over."""
+"""Handlers that hold records for too long are reported once, with a stack, and once when that is over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ZERO, ONE = TP("orders", 0), TP("orders", 1)
 
 
 class Stuck(ConsumerGroupHandler):
-    """Waits at one offset of partition 0 until it may go on."""
+    """A handler that waits at one offset of partition 0 until `go_on` is set."""
 
     def __init__(self, at: int, **more: Any) -> None:
         self.at = at
@@ -84,7 +84,7 @@ async def test_stuck_handler_is_reported_once_with_offset_and_stack(autojump_clo
 
 
 class SlowBatches(ConsumerGroupHandler):
-    """Takes so long for each batch; marks on its way, or reports that it lands, where it is told to."""
+    """A handler that takes `seconds` for each batch. It can mark meanwhile, or report that it lands."""
 
     def __init__(self, seconds: float, *, marks: bool = False, reports: bool = False) -> None:
         self.seconds = seconds
@@ -128,7 +128,7 @@ async def test_handler_that_marks_or_reports_is_never_overdue(autojump_clock: Mo
         await member.close()
 
 
-async def test_handler_that_is_slow_with_every_batch_is_reported_once(autojump_clock: MockClock) -> None:
+async def test_handler_slow_with_every_batch_is_reported_once(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline(20_000) as nursery:
         member = await start_member(nursery, cluster, SlowBatches(60.0))
         for _ in range(20):
@@ -154,7 +154,7 @@ async def test_limit_grows_with_max_processing_time(autojump_clock: MockClock) -
         await member.close()
 
 
-async def test_overdue_handler_whose_claim_ends_is_reported_as_over(autojump_clock: MockClock) -> None:
+async def test_overdue_handler_of_a_stopped_claim_is_reported_as_over(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Stuck(at=2))
         fill(cluster, 5)
@@ -173,7 +173,7 @@ class StuckStream(StreamHandler):
             session.mark_message(message)
 
 
-async def test_overdue_stream_names_the_partition_that_all_wait_for(autojump_clock: MockClock) -> None:
+async def test_overdue_stream_names_the_partition_that_blocks_it(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, StuckStream())
         fill(cluster, 3)
@@ -186,15 +186,15 @@ async def test_overdue_stream_names_the_partition_that_all_wait_for(autojump_clo
         (event,) = member.seen(HandlerOverdue)
         assert (event.partition, event.offset) == (ONE, 3)
         assert "consume_stream" in event.stack
-        waits = row(member.group.status())
-        assert (waits.activity, waits.overdue) == (Activity.BACKPRESSURED, None)
-        assert waits.reason.startswith("handler has held orders-1 offset 3 for 6")
+        waiting = row(member.group.status())
+        assert (waiting.activity, waiting.overdue) == (Activity.BACKPRESSURED, None)
+        assert waiting.reason.startswith("handler has held orders-1 offset 3 for 6")
         await eventually(lambda: bool(member.seen(HandlerReturned)))
         await member.close()
 
 
 class Blocks:
-    """Blocks the event loop for a second with each message."""
+    """Handlers that block the event loop for a second per message."""
 
     def __init__(self, clock: MockClock) -> None:
         self.clock = clock
@@ -223,7 +223,7 @@ class BlocksInStreams(Blocks, StreamHandler):
 async def test_handler_that_waits_for_its_time_slice_is_not_overdue(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kind: type[BlocksInClaims] | type[BlocksInStreams]
 ) -> None:
-    """It has dealt with what it was given, and all others come before it."""
+    """It has processed all its messages, and waits while all others have their time slices."""
     for module in (claim_module, stream_module, time_slices):
         monkeypatch.setattr(module, "perf_counter", autojump_clock.current_time)
     async with orders(50) as cluster, deadline() as nursery:

@@ -1,4 +1,4 @@
-"""An ending that meets another one: what was asked for last is heard, in its own time, and what failed is raised."""
+"""Endings that overlap: the last request is obeyed within its own deadline, and failures are raised."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, Running, committed, deadline, eventually, failure, fill, orders, start_member
 from tests.group.test_cooperative import Partitions, start
 
-A_MOMENT = 1.0
-"""What there is for ending in order, whatever the deadline."""
+MINIMUM_SECONDS = 1.0
+"""The minimum time for an orderly end, whatever the deadline."""
 
 
 class SlowCleanup(Recorder):
@@ -52,7 +52,7 @@ async def test_cancellation_while_ending_is_within_close_timeout(
         began = trio.current_time()
         member.scope.cancel()
         await member.ended.wait()
-        assert trio.current_time() - began <= 5.0 + A_MOMENT
+        assert trio.current_time() - began <= 5.0 + MINIMUM_SECONDS
         assert isinstance(failure(member), RebalanceDeadlineError)
         first, last = reasons
         assert first == last, "a later reason does not replace it"
@@ -95,14 +95,14 @@ async def test_close_during_the_last_revocation_cleans_up_and_commits(
         await member.close()
         assert trio.current_time() - began <= 5.0
         assert "cleanup" in handler.calls
-        assert "partitions_revoked" in str(failure(member)), "the one that took too long"
+        assert "partitions_revoked" in str(failure(member)), "the call that took too long"
         assert committed(cluster) == {"orders-0": 5}
 
 
-async def start_one_that_gives_up_without_an_answer(
+async def start_with_failing_revocation_commit(
     nursery: trio.Nursery, cluster: Any, handler: Partitions, **options: Any
 ) -> Running:
-    """A member of two whose commit of what it gives up is refused for the moment, again and again."""
+    """Start two members. Return the one whose commit of revoked partitions fails with a retriable error, each time."""
     member = await start(nursery, cluster, handler, client_id="one", **options)
     await handler.until(lambda: len(handler.claims) == 4)
     await trio.sleep(5)
@@ -116,34 +116,34 @@ async def start_one_that_gives_up_without_an_answer(
 
 
 @pytest.mark.parametrize("unsubscribes", [False, True])
-async def test_close_during_a_silent_commit_is_within_close_timeout(
+async def test_close_during_a_failing_commit_is_within_close_timeout(
     autojump_clock: MockClock, unsubscribes: bool
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         handler = Partitions()
-        member = await start_one_that_gives_up_without_an_answer(nursery, cluster, handler, close_timeout=5.0)
+        member = await start_with_failing_revocation_commit(nursery, cluster, handler, close_timeout=5.0)
         began = trio.current_time()
         if unsubscribes:
             member.group.unsubscribe()
             await eventually(lambda: bool(member.seen(SessionEnded)))
         else:
             await member.close()
-        assert trio.current_time() - began <= 5.0 + A_MOMENT
+        assert trio.current_time() - began <= 5.0 + MINIMUM_SECONDS
         assert "cleanup" in handler.calls
         assert member.seen(CommitFailed)
         assert member.error is None
 
 
-async def test_revocation_commit_without_response_is_reported(autojump_clock: MockClock) -> None:
+async def test_revocation_commit_that_fails_is_reported(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
-        member = await start_one_that_gives_up_without_an_answer(nursery, cluster, Partitions(), rebalance_timeout=20.0)
+        member = await start_with_failing_revocation_commit(nursery, cluster, Partitions(), rebalance_timeout=20.0)
         assert not member.seen(CommitFailed)
         await eventually(lambda: bool(member.seen(CommitFailed)))
         assert "revoked" in str(member.seen(CommitFailed)[0])
 
 
-async def test_session_ending_before_a_deadline_has_the_least_time(autojump_clock: MockClock) -> None:
-    """The commit of what is given up has no answer until the deadline; 0.2 s before it the group is closed."""
+async def test_session_ending_before_a_deadline_has_a_minimum_time(autojump_clock: MockClock) -> None:
+    """The commit of revoked partitions fails until the deadline. The group is closed 0.2 s before it."""
 
     class Slow(Partitions):
         async def cleanup(self, session: Session) -> None:
@@ -152,7 +152,7 @@ async def test_session_ending_before_a_deadline_has_the_least_time(autojump_cloc
 
     async with orders(4) as cluster, deadline() as nursery:
         handler = Slow()
-        member = await start_one_that_gives_up_without_an_answer(nursery, cluster, handler, rebalance_timeout=20.0)
+        member = await start_with_failing_revocation_commit(nursery, cluster, handler, rebalance_timeout=20.0)
         await trio.sleep(18.8)
         await member.close()
         assert "cleanup" in handler.calls
@@ -160,7 +160,7 @@ async def test_session_ending_before_a_deadline_has_the_least_time(autojump_cloc
         assert member.error is None
 
 
-async def test_cleanup_after_a_claim_that_was_stuck_has_time(autojump_clock: MockClock) -> None:
+async def test_cleanup_after_a_stuck_claim_has_time(autojump_clock: MockClock) -> None:
     release = trio.Event()
 
     class Stubborn(Recorder):
@@ -186,11 +186,11 @@ async def test_cleanup_after_a_claim_that_was_stuck_has_time(autojump_clock: Moc
         release.set()
         await member.ended.wait()
         assert handler.calls[-1] == "cleanup"
-        assert "claim of orders-0" in str(failure(member)), "and nobody else"
+        assert "claim of orders-0" in str(failure(member)), "and no other task"
 
 
 @pytest.mark.parametrize("where", ["cleanup", "claim", "before"])
-async def test_what_fails_in_a_session_that_is_cancelled_is_raised(autojump_clock: MockClock, where: str) -> None:
+async def test_failure_in_a_cancelled_session_is_raised(autojump_clock: MockClock, where: str) -> None:
     class Fails(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")

@@ -1,4 +1,4 @@
-"""An assignor of one's own in a group: when it is called, what it is told, how it fails; and racks, in what it sees."""
+"""A user's assignor in a group: its calls and their arguments, its failures, and racks."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ HOOKS = ("assign", "subscription_user_data", "assignment_user_data", "on_assignm
 
 
 class Watched(CooperativeStickyAssignor):
-    """Keeps what it is given; eager, unless `protocols` say otherwise."""
+    """An assignor that keeps its arguments. It is eager by default."""
 
     name = "watched"
 
-    def __init__(self, protocol: RebalanceProtocol = RebalanceProtocol.EAGER, says: bytes | None = None) -> None:
+    def __init__(self, protocol: RebalanceProtocol = RebalanceProtocol.EAGER, own_data: bytes | None = None) -> None:
         super().__init__()
         self.protocols = frozenset({protocol})  # type: ignore[misc]
-        self.says = says
+        self.own_data = own_data
         self.members: Mapping[str, Subscription] = {}
         self.topics: Mapping[str, TopicLayout] = {}
         self.received: list[tuple[Assignment, bytes | None, int]] = []
@@ -60,7 +60,7 @@ class Watched(CooperativeStickyAssignor):
         return super().assign(members, topics)
 
     def subscription_user_data(self) -> bytes | None:  # type: ignore[override]
-        return self.says
+        return self.own_data
 
     def assignment_user_data(self, member_id: str, assignment: Assignment) -> bytes | None:
         return b"to " + member_id.encode()
@@ -70,7 +70,7 @@ class Watched(CooperativeStickyAssignor):
 
 
 class Failing(Watched):
-    """Raises from one of its methods, as long as `fails`."""
+    """An assignor whose method `hook` raises while `fails` is true."""
 
     def __init__(self, hook: str, *, fails: bool = True, protocol: RebalanceProtocol = RebalanceProtocol.EAGER) -> None:
         super().__init__(protocol)
@@ -85,8 +85,8 @@ class Failing(Watched):
         setattr(self, hook, fail)
 
 
-class Dealing(OwnAssignor):
-    """Gives each member, in order, one of the assignments."""
+class FixedAssignor(OwnAssignor):
+    """An assignor that gives each member, in order of ids, one of the given assignments."""
 
     def __init__(self, *assignments: Assignment) -> None:
         super().__init__()
@@ -119,38 +119,38 @@ async def test_members_get_each_assignment_with_its_user_data(
             session = handler.sessions[-1]
             assert assignor.received[-1] == (session.claims, b"to " + session.member_id.encode(), session.generation)
             generations = [generation for _, _, generation in assignor.received]
-            assert generations == sorted(set(generations)), "once in each"
+            assert generations == sorted(set(generations)), "once per generation"
         first = handlers[0].sessions[0]
         assert assignors[0].received[0] == ({"orders": (0, 1, 2, 3)}, b"to " + first.member_id.encode(), 1)
 
 
 async def test_leader_gets_user_data_and_rack_of_each_member(autojump_clock: MockClock) -> None:
     async with orders(4) as cluster, deadline() as nursery:
-        assignors = [Watched(says=b"1"), Watched(says=b"3")]
+        assignors = [Watched(own_data=b"1"), Watched(own_data=b"3")]
         for assignor, options in zip(assignors, ({"rack_id": "a"}, {"group_instance_id": "two"}), strict=True):
             await start_member(nursery, cluster, Recorder(), assignors=[assignor], **options)
         await eventually(lambda: any(len(assignor.members) == 2 for assignor in assignors))
         (leader,) = (assignor for assignor in assignors if len(assignor.members) == 2)
-        said = {member.user_data: member for member in leader.members.values()}
-        assert said.keys() == {b"1", b"3"}
-        assert (said[b"1"].rack_id, said[b"1"].group_instance_id) == ("a", None)
-        assert (said[b"3"].rack_id, said[b"3"].group_instance_id) == ("", "two")
-        assert said[b"1"].topics == said[b"3"].topics == ("orders",)
+        by_data = {member.user_data: member for member in leader.members.values()}
+        assert by_data.keys() == {b"1", b"3"}
+        assert (by_data[b"1"].rack_id, by_data[b"1"].group_instance_id) == ("a", None)
+        assert (by_data[b"3"].rack_id, by_data[b"3"].group_instance_id) == ("", "two")
+        assert by_data[b"1"].topics == by_data[b"3"].topics == ("orders",)
         assert leader.topics == {"orders": TopicLayout(4)}
 
 
-@pytest.mark.parametrize("says", [None, b"", b"its own"])
-async def test_assignment_user_data_is_the_assignors(autojump_clock: MockClock, says: bytes | None) -> None:
+@pytest.mark.parametrize("own_data", [None, b"", b"its own"])
+async def test_assignment_user_data_comes_from_the_assignor(autojump_clock: MockClock, own_data: bytes | None) -> None:
     async with orders(1) as cluster, deadline() as nursery:
-        one, assignor = Recorder(), OwnAssignor(says)
+        one, assignor = Recorder(), OwnAssignor(own_data)
         await start_member(nursery, cluster, one, assignors=[assignor], metadata_max_age=60.0)
         await one.until(lambda: bool(one.sessions))
         cluster.add_partitions("orders", 2)
         await eventually(lambda: one.sessions[-1].claims == {"orders": (0, 1)})
-        assert [user_data for _, user_data, _ in assignor.received] == [says, says]
+        assert [user_data for _, user_data, _ in assignor.received] == [own_data, own_data]
 
 
-# -- how it fails -------------------------------------------------------------------------------------
+# -- failures -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -163,7 +163,7 @@ async def test_raising_assignor_ends_consume_and_is_named(autojump_clock: MockCl
         assert f"{hook}()" in str(error)
         assert "LookupError: no weight is known" in str(error)
         assert isinstance(error.__cause__, LookupError)
-        assert trio.current_time() < 30, "nothing is tried again"
+        assert trio.current_time() < 30, "nothing is retried"
         assert cluster.describe_group("g").members == (), "it has left"
 
 
@@ -171,16 +171,16 @@ class Endless(RangeAssignor):
     name = "endless"
 
     def __init__(self) -> None:
-        self.has_begun = threading.Event()
+        self.has_started = threading.Event()
         self.may_end = threading.Event()
 
     def assign(self, members: Mapping[str, Subscription], topics: Mapping[str, TopicLayout]) -> dict[str, Assignment]:
-        self.has_begun.set()
+        self.has_started.set()
         self.may_end.wait(20.0)
         return super().assign(members, topics)
 
 
-async def test_assignor_that_does_not_return_does_not_keep_the_group_open() -> None:
+async def test_assignor_that_does_not_return_does_not_block_close() -> None:
     assignor, config = Endless(), Config(close_timeout=1.0)
     async with orders() as cluster, trio.open_nursery() as nursery:
         began = trio.current_time()
@@ -188,7 +188,7 @@ async def test_assignor_that_does_not_return_does_not_keep_the_group_open() -> N
             cluster.bootstrap_servers, "g", config, transport=cluster.transport, assignors=[assignor]
         ) as group:
             nursery.start_soon(partial(group.consume, ["orders"], handler=Recorder()))
-            while not assignor.has_begun.is_set():
+            while not assignor.has_started.is_set():
                 await trio.sleep(0.01)
         assert trio.current_time() - began < 15.0
         assignor.may_end.set()
@@ -225,7 +225,7 @@ async def test_assignor_raising_later_ends_only_its_member(
         (({"returns": (0,)}, {}), "returns-0"),
     ],
 )
-async def test_assignment_that_cannot_be_is_given_to_nobody(
+async def test_invalid_assignment_is_given_to_no_member(
     autojump_clock: MockClock, assignments: tuple[Assignment, ...], problem: str
 ) -> None:
     together = CoordinatorConfig(initial_rebalance_delay=3.0)
@@ -233,12 +233,13 @@ async def test_assignment_that_cannot_be_is_given_to_nobody(
     async with EmbeddedCluster(topics, groups=together, in_memory=True, seed=1) as cluster, deadline() as nursery:
         handlers = [Recorder(), Recorder()]
         members = [
-            await start_member(nursery, cluster, handler, assignors=[Dealing(*assignments)]) for handler in handlers
+            await start_member(nursery, cluster, handler, assignors=[FixedAssignor(*assignments)])
+            for handler in handlers
         ]
         for member in members:
             await member.ended.wait()
-        # The first leader leaves for it; the other one is alone then, and its assignor deals for two.
-        first, last = sorted((str(assignor_error(member)) for member in members), key=lambda said: "zip()" in said)
+        # The first leader leaves because of it. Then the other member is alone, and its assignor assigns to two.
+        first, last = sorted((str(assignor_error(member)) for member in members), key=lambda text: "zip()" in text)
         assert problem in first
         assert "zip()" in last
         assert all(handler.calls == [] for handler in handlers)
@@ -248,7 +249,7 @@ async def test_owned_partition_is_not_assigned_to_another_member(
     autojump_clock: MockClock,
 ) -> None:
     class Hasty(OwnAssignor):
-        """Takes from members what they own, and gives it to others at once."""
+        """An assignor that gives owned partitions to other members at once."""
 
         protocols = frozenset({RebalanceProtocol.COOPERATIVE})
 
@@ -260,10 +261,10 @@ async def test_owned_partition_is_not_assigned_to_another_member(
         await first.ended.wait()
         assert "KIP-429" in str(assignor_error(first))
         await two.until(lambda: bool(two.sessions))
-        assert two.sessions[0].claims == {"orders": (0, 1)}, "none of it before the first has left"
+        assert two.sessions[0].claims == {"orders": (0, 1)}, "nothing before the first has left"
 
 
-# -- what is none -------------------------------------------------------------------------------------
+# -- invalid assignors --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("assignors", [[OwnAssignor], [object()], OwnAssignor(), [OwnAssignor(), OwnAssignor()]])
@@ -276,7 +277,7 @@ def test_invalid_assignor_is_a_config_error(assignors: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "make_assignor", [RangeAssignor, StickyAssignor, CooperativeStickyAssignor, partial(Watched, says=None)]
+    "make_assignor", [RangeAssignor, StickyAssignor, CooperativeStickyAssignor, partial(Watched, own_data=None)]
 )
 async def test_partitions_go_to_members_in_the_rack_of_a_replica(
     autojump_clock: MockClock, make_assignor: Callable[[], Assignor]
@@ -293,7 +294,7 @@ async def test_partitions_go_to_members_in_the_rack_of_a_replica(
         assert there.sessions[-1].claims == {"orders": (1, 3)}
 
 
-async def test_assignor_without_an_eye_for_racks_deals_as_ever(autojump_clock: MockClock) -> None:
+async def test_assignor_that_ignores_racks_assigns_as_usual(autojump_clock: MockClock) -> None:
     racks = EmbeddedCluster(
         {"orders": 2}, brokers=2, racks={0: "a", 1: "b"}, replication_factor=1, in_memory=True, seed=1
     )

@@ -14,14 +14,14 @@ A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 
 class Claim:
-    """Remembers what it is told; a second `True` in a row would be one too many."""
+    """A fake claim that records each `_set_paused`. Two equal values in a row would be a mistake."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self.topic_partition = partition
-        self.told: list[bool] = []
+        self.states: list[bool] = []
 
     def _set_paused(self, paused: bool) -> None:
-        self.told.append(paused)
+        self.states.append(paused)
 
 
 def pauses() -> tuple[Pauses, list[Event]]:
@@ -29,7 +29,7 @@ def pauses() -> tuple[Pauses, list[Event]]:
     return Pauses("g", events.append), events
 
 
-def test_pause_names_partitions_and_resume_takes_them_out() -> None:
+def test_pause_adds_partitions_and_resume_removes_them() -> None:
     paused, _ = pauses()
     paused.pause([A, B])
     paused.resume([B, C])
@@ -38,13 +38,13 @@ def test_pause_names_partitions_and_resume_takes_them_out() -> None:
     assert not paused.now
 
 
-def test_pause_of_one_of_many_looks_at_that_one_only() -> None:
-    class Asked(Claim):
+def test_pause_of_one_partition_reads_no_other_claim() -> None:
+    class CountingClaim(Claim):
         count = 0
 
         @property
         def topic_partition(self) -> TopicPartition:
-            Asked.count += 1
+            CountingClaim.count += 1
             return self._partition
 
         @topic_partition.setter
@@ -52,13 +52,13 @@ def test_pause_of_one_of_many_looks_at_that_one_only() -> None:
             self._partition = partition
 
     paused, _ = pauses()
-    claims = [Asked(TopicPartition("orders", number)) for number in range(100)]
+    claims = [CountingClaim(TopicPartition("orders", number)) for number in range(100)]
     for claim in claims:
         paused.watch(claim)
-    Asked.count = 0
+    CountingClaim.count = 0
     paused.pause([claims[7]._partition])
-    assert claims[7].told == [False, True]
-    assert Asked.count == 0
+    assert claims[7].states == [False, True]
+    assert CountingClaim.count == 0
 
 
 def test_pause_all_covers_later_partitions_except_resumed() -> None:
@@ -82,7 +82,7 @@ def test_resume_all_forgets_names_and_exceptions() -> None:
     assert not any(tp in paused.now for tp in (A, B, C))
 
 
-def test_only_what_changes_is_told() -> None:
+def test_only_changes_are_reported() -> None:
     paused, events = pauses()
     paused.resume([A])
     paused.resume_all()
@@ -103,7 +103,7 @@ def test_only_what_changes_is_told() -> None:
     ]
 
 
-def test_watcher_is_told_at_once_and_until_it_is_taken_out() -> None:
+def test_watched_claim_is_notified_until_it_is_unwatched() -> None:
     paused, _ = pauses()
     paused.pause([A])
     one, two = Claim(A), Claim(B)
@@ -112,11 +112,11 @@ def test_watcher_is_told_at_once_and_until_it_is_taken_out() -> None:
     paused.pause_all()
     paused.unwatch(one)
     paused.resume_all()
-    assert (one.told, two.told) == ([True], [False, True, False])
+    assert (one.states, two.states) == ([True], [False, True, False])
 
 
 @pytest.mark.parametrize("wrong", [A, ["orders-0"], ["or"], [("orders", "0")], [3]])
-def test_what_is_no_partition_is_refused_before_anything_changes(wrong: object) -> None:
+def test_invalid_partition_is_refused_before_any_change(wrong: object) -> None:
     paused, events = pauses()
     with pytest.raises(TypeError, match="TopicPartition"):
         paused.pause(wrong)  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def test_what_is_no_partition_is_refused_before_anything_changes(wrong: object) 
         )
     )
 )
-def test_partition_is_as_the_last_call_that_covers_it_says(calls: list[object]) -> None:
+def test_last_call_that_covers_a_partition_decides_its_state(calls: list[object]) -> None:
     paused, _ = pauses()
     claims = {tp: Claim(tp) for tp in (A, B, C)}
     for claim in claims.values():
@@ -146,6 +146,6 @@ def test_partition_is_as_the_last_call_that_covers_it_says(calls: list[object]) 
             getattr(paused, str(call))()
             expected = dict.fromkeys(expected, call == "pause_all")
         assert {tp: tp in paused.now for tp in expected} == expected
-        assert {tp: claim.told[-1] for tp, claim in claims.items()} == expected
+        assert {tp: claim.states[-1] for tp, claim in claims.items()} == expected
     for claim in claims.values():
-        assert all(before != after for before, after in zip(claim.told, claim.told[1:], strict=False))
+        assert all(before != after for before, after in zip(claim.states, claim.states[1:], strict=False))

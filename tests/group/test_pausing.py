@@ -1,4 +1,4 @@
-"""Pause and resume: nothing more is handed out, nothing is fetched, nothing is lost or repeated.
+"""Pause and resume: a paused claim returns and fetches nothing, and no message is lost or repeated.
 
 Over the in-memory cluster under virtual time.
 """
@@ -36,8 +36,10 @@ ZERO, ONE = TP("orders", 0), TP("orders", 1)
 
 
 class Reader(ConsumerGroupHandler):
-    """Reads by message, or batch by batch, and marks what it has; `on_step` is called with each session and claim
-    when something was taken, and sees to it that nothing is handed out that is paused."""
+    """A handler that reads and marks messages or batches. It checks that paused claims return none.
+
+    `on_step` is called with the session and the claim after each message or batch.
+    """
 
     def __init__(self, *, by_batch: bool, on_step: Callable[[Session, Claim], None] = lambda session, claim: None):
         self.taken: dict[int, list[int]] = {}
@@ -66,7 +68,7 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> Fetches:
     return watch_fetches(monkeypatch)
 
 
-# -- holding back -----------------------------------------------------------------------------------------
+# -- delivery ---------------------------------------------------------------------------------------------
 
 
 async def test_paused_claim_returns_nothing_more_of_its_batch(autojump_clock: MockClock) -> None:
@@ -89,13 +91,13 @@ async def test_paused_claim_returns_nothing_more_of_its_batch(autojump_clock: Mo
         await eventually(lambda: handler.taken == {0: list(range(10))})
 
 
-async def test_paused_claim_hands_out_no_more_batches_of_those_fetched(autojump_clock: MockClock) -> None:
+async def test_paused_claim_returns_no_more_of_the_fetched_batches(autojump_clock: MockClock) -> None:
     def pause(session: Session, claim: Claim) -> None:
         session.pause([claim.topic_partition])
 
     async with orders() as cluster, deadline() as nursery:
         for _ in range(4):
-            cluster.produce_many("orders", 0, [(None, b"x")] * 4000)  # so many are not joined to others
+            cluster.produce_many("orders", 0, [(None, b"x")] * 4000)  # so large that it is not joined with others
         handler = Reader(by_batch=True, on_step=pause)
         member = await start_member(nursery, cluster, handler)
         for batches in (1, 2, 3, 4):
@@ -105,7 +107,7 @@ async def test_paused_claim_hands_out_no_more_batches_of_those_fetched(autojump_
             member.group.resume([ZERO])
 
 
-async def test_rest_of_a_batch_is_taken_whole_after_the_resume(autojump_clock: MockClock) -> None:
+async def test_rest_of_a_batch_is_returned_whole_after_the_resume(autojump_clock: MockClock) -> None:
     taken: list[object] = []
 
     class Both(ConsumerGroupHandler):
@@ -134,7 +136,7 @@ async def test_claim_paused_while_waiting_gets_no_new_messages(autojump_clock: M
         handler = Reader(by_batch=False)
         member = await start_member(nursery, cluster, handler)
         await eventually(lambda: len(handler.claims) == 2)
-        await trio.sleep(0.2)  # the fetch of both is under way
+        await trio.sleep(0.2)  # the fetch of both is pending
         member.group.pause([ZERO])
         fill(cluster, 3, 0)
         fill(cluster, 3, 1)
@@ -145,7 +147,7 @@ async def test_claim_paused_while_waiting_gets_no_new_messages(autojump_clock: M
         await eventually(lambda: handler.taken == {0: [0, 1, 2], 1: [0, 1, 2]})
 
 
-async def test_read_of_a_paused_claim_that_is_cancelled_takes_nothing(autojump_clock: MockClock) -> None:
+async def test_cancelled_read_of_a_paused_claim_takes_nothing(autojump_clock: MockClock) -> None:
     taken: list[int] = []
 
     class Patient(ConsumerGroupHandler):
@@ -180,7 +182,7 @@ async def test_nothing_is_fetched_in_an_hour_with_everything_paused(
         member = await start_member(nursery, cluster, handler)
         await eventually(lambda: handler.taken == {p: [0, 1, 2, 3, 4] for p in range(4)})
         member.group.pause_all()
-        await trio.sleep(2)  # what is under way is answered
+        await trio.sleep(2)  # the pending fetch is answered
         before = len(fetches.seen)
         for partition in range(4):
             fill(cluster, 5, partition)
@@ -188,13 +190,11 @@ async def test_nothing_is_fetched_in_an_hour_with_everything_paused(
         assert len(fetches.seen) == before
         member.group.resume_all()
         await trio.sleep(0.5)
-        assert handler.taken == {p: list(range(10)) for p in range(4)}, "and they go on at once"
+        assert handler.taken == {p: list(range(10)) for p in range(4)}, "all are read at once"
         assert len(fetches.seen) > before
 
 
-async def test_group_that_is_paused_before_it_consumes_fetches_nothing(
-    autojump_clock: MockClock, fetches: Fetches
-) -> None:
+async def test_group_paused_before_it_consumes_fetches_nothing(autojump_clock: MockClock, fetches: Fetches) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 3, 0)
         handler = Reader(by_batch=True)
@@ -213,7 +213,7 @@ async def test_group_that_is_paused_before_it_consumes_fetches_nothing(
 
 
 async def test_paused_partition_is_not_fetched_and_others_are(autojump_clock: MockClock, fetches: Fetches) -> None:
-    """Its full buffer is not waited for either, however patient the option makes us: nobody takes from it."""
+    """Fetches do not wait for its full buffer either, although `max_processing_time` is long."""
 
     async def wait_and_pause(session: Session, claim: Claim, message: Message) -> None:
         if message.topic_partition == ZERO:
@@ -254,7 +254,7 @@ async def test_resumed_partition_is_fetched_at_once(
         )
         await handler.until(lambda: len(handler.sessions) == 1)
         await trio.sleep(5)
-        member.group.pause([ONE])  # found empty just now
+        member.group.pause([ONE])  # the last fetch has found it empty
         fill(cluster, 100, 0)
         await trio.sleep(5)
         fill(cluster, 1, 1)
@@ -296,7 +296,7 @@ async def test_error_during_a_pause_is_raised_after_resume(
         handler = Reader(by_batch=False)
         member = await start_member(nursery, cluster, handler)
         await eventually(lambda: bool(handler.claims))
-        await trio.sleep(0.2)  # a fetch is under way, and the claim waits
+        await trio.sleep(0.2)  # a fetch is pending, and the claim waits
         member.group.pause([ZERO])
         refused = True
         await trio.sleep(60)
@@ -306,7 +306,7 @@ async def test_error_during_a_pause_is_raised_after_resume(
         assert "grant this principal READ" in str(claim_failure(member))
 
 
-async def test_batch_that_cannot_be_decoded_fails_after_the_resume(autojump_clock: MockClock) -> None:
+async def test_undecodable_batch_fails_after_the_resume(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         handler = Reader(by_batch=False)
         member = await start_member(nursery, cluster, handler)
@@ -367,7 +367,7 @@ async def test_pause_outlives_its_session_and_the_consume_call(autojump_clock: M
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_pause_is_kept_through_rebalances(autojump_clock: MockClock, strategy: str) -> None:
-    """Partition 0 is paused by the first member, all of the second; then the second goes."""
+    """The first member pauses four partitions by name, the second one pauses all. Then the second one leaves."""
     async with orders(4) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         first = await start_member(nursery, cluster, one, rebalance_strategies=(strategy,))
@@ -395,31 +395,31 @@ async def test_pause_is_kept_through_rebalances(autojump_clock: MockClock, strat
         assert all(one.offsets("orders", partition) == [0, 1, 2] for partition in range(4))
 
 
-async def test_pause_all_covers_what_is_assigned_later(autojump_clock: MockClock) -> None:
+async def test_pause_all_covers_partitions_assigned_later(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two = Recorder(), Recorder()
         first = await start_member(nursery, cluster, one)
         second = await start_member(nursery, cluster, two)
         await eventually(lambda: two.sessions != [] and len(one.sessions[-1].claims.get("orders", ())) == 1)
         first.group.pause_all()
-        mine = TP("orders", one.sessions[-1].claims["orders"][0])
-        first.group.resume([mine])
+        resumed = TP("orders", one.sessions[-1].claims["orders"][0])
+        first.group.resume([resumed])
         await second.close()
         await eventually(lambda: one.sessions[-1].claims == {"orders": (0, 1)})
         fill(cluster, 3, 0)
         fill(cluster, 3, 1)
         await trio.sleep(60)
-        assert {m.topic_partition for m in one.messages} == {mine}, "all but what was resumed by name"
+        assert {m.topic_partition for m in one.messages} == {resumed}, "only the partition that was resumed by name"
         cluster.add_partitions("orders", 3)
         fill(cluster, 3, 2)
         await eventually(lambda: one.sessions[-1].claims == {"orders": (0, 1, 2)})
         await trio.sleep(60)
-        assert {m.topic_partition for m in one.messages} == {mine}
+        assert {m.topic_partition for m in one.messages} == {resumed}
         first.group.resume_all()
         await one.received(9)
 
 
-async def test_paused_claim_ends_with_its_session_without_its_grace(autojump_clock: MockClock) -> None:
+async def test_paused_claim_ends_with_its_session_without_a_delay(autojump_clock: MockClock) -> None:
     def pause_at_three(session: Session, claim: Claim) -> None:
         if claim.position == 4:
             session.pause_all()
@@ -437,10 +437,10 @@ async def test_paused_claim_ends_with_its_session_without_its_grace(autojump_clo
         assert member.error is None
         assert committed(cluster)["orders-0"] == 4
         member.group.resume_all()
-        assert handler.claims[0].position == 4, "what has ended stays as it is"
+        assert handler.claims[0].position == 4, "a stopped claim does not change"
 
 
-async def test_pause_and_resume_are_told_and_asked_for(autojump_clock: MockClock) -> None:
+async def test_pause_and_resume_are_reported_and_visible(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -462,7 +462,7 @@ async def test_pause_and_resume_are_told_and_asked_for(autojump_clock: MockClock
         ]
 
 
-# -- anything, in any order -----------------------------------------------------------------------------------
+# -- random steps ---------------------------------------------------------------------------------------------
 
 _SOME = st.frozensets(st.sampled_from([TP("orders", number) for number in range(3)]), min_size=1)
 _STEP = st.one_of(

@@ -1,5 +1,7 @@
-"""A position is moved back while what was read before is still in the handler's hands: no mark for that may count for
-what stands there now. Virtual time."""
+"""A position is moved back while the handler still has earlier messages: marks of these must not count for new ones.
+
+Virtual time.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.group.standalone_kit import ORDERS, Watched, take
 
 
 class Collector(ConsumerGroupHandler):
-    """Takes messages, as many as it may, and marks only what the test says."""
+    """A handler that waits at message number `limit` until `go_on()`. Only the test marks messages."""
 
     def __init__(self, limit: int = 10**9) -> None:
         self.limit = limit
@@ -57,7 +59,7 @@ async def test_late_mark_of_lost_records_stays_within_the_log(autojump_clock: Mo
         await eventually(lambda: bool(member.seen(OffsetReset)))
         fill(cluster, 10)
         await eventually(lambda: len(handler.messages) == 110)
-        handler.mark(99)  # what was offset 99: everything before 50 has been dealt with, and no more
+        handler.mark(99)  # the old message 99: only messages before offset 50 count as processed
         await eventually(lambda: committed(cluster) == {"orders-0": 50})
         handler.mark(102)
         await eventually(lambda: committed(cluster) == {"orders-0": 53})
@@ -109,7 +111,7 @@ async def test_untaken_messages_are_not_committed_by_a_reset(autojump_clock: Moc
         await eventually(lambda: committed(cluster) == {"orders-0": 60})
 
 
-async def test_marks_go_on_freely_behind_the_place_that_was_left(autojump_clock: MockClock) -> None:
+async def test_mark_beyond_the_position_before_a_reset_is_committed(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector()
@@ -120,19 +122,19 @@ async def test_marks_go_on_freely_behind_the_place_that_was_left(autojump_clock:
         fill(cluster, 60)
         await eventually(lambda: len(handler.messages) == 160)
         assert handler.session is not None
-        handler.session.mark_offset("orders", 0, 500)  # ahead of everything, as it is allowed to be
+        handler.session.mark_offset("orders", 0, 500)  # beyond the log end, which is allowed
         await eventually(lambda: committed(cluster) == {"orders-0": 500})
 
 
-async def test_what_retention_has_taken_counts_as_dealt_with(autojump_clock: MockClock) -> None:
-    """Nobody can read it any more: a member that begins anew goes on where this one does."""
+async def test_records_deleted_by_retention_count_as_processed(autojump_clock: MockClock) -> None:
+    """No member can read them any more. A new member starts at the same offset."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector(limit=21)
         member = await start_member(nursery, cluster, handler, offset_out_of_range="oldest")
         await eventually(lambda: len(handler.messages) == 21)
         member.group.pause_all()
-        await trio.sleep(1)  # what was fetched is kept; the next fetch finds its place gone
+        await trio.sleep(1)  # fetched messages are kept; the next fetch is out of range
         fill(cluster, 100)
         cluster.delete_records("orders", 0, 150)
         member.group.resume_all()
@@ -145,7 +147,7 @@ async def test_what_retention_has_taken_counts_as_dealt_with(autojump_clock: Moc
         await eventually(lambda: committed(cluster) == {"orders-0": 150})
 
 
-async def test_standalone_reader_that_begins_anew_marks_as_it_likes(autojump_clock: MockClock) -> None:
+async def test_new_claim_of_a_consumer_marks_beyond_a_truncation(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 100)
         async with Watched(cluster, "g", offset_initial="oldest", **RESET) as consumer:
@@ -170,7 +172,7 @@ async def test_standalone_reader_that_begins_anew_marks_as_it_likes(autojump_clo
 async def test_truncated_log_that_grew_is_read_from_the_cut(
     autojump_clock: MockClock,
 ) -> None:
-    """The position is in the log all the time; what stands before it is not what was read (KIP-320)."""
+    """The position stays within the log, but the records before it are not those that were read (KIP-320)."""
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector()
@@ -186,10 +188,10 @@ async def test_truncated_log_that_grew_is_read_from_the_cut(
         assert (reset.before, reset.after, reset.reason) == (100, 50, TRUNCATED)
         handler.mark(99)
         await trio.sleep(10)
-        assert committed(cluster) == {"orders-0": 100}, "by now the new one has been handed out, too"
+        assert committed(cluster) == {"orders-0": 100}, "by now the new message 99 has been delivered, too"
 
 
-async def test_late_mark_for_what_a_cut_has_taken_stays_at_the_cut(autojump_clock: MockClock) -> None:
+async def test_late_mark_of_truncated_records_stays_at_the_truncation(autojump_clock: MockClock) -> None:
     async with orders(brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 100)
         handler = Collector(limit=110)

@@ -1,4 +1,4 @@
-"""The batch that a handler reads, also in another thread than its claim's."""
+"""The batch that a handler reads, also from another thread than its claim's."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sarameya.model import Message, TimestampType
 MESSAGES = [Message("t", 0, offset, 0, TimestampType.CREATE_TIME, None, None) for offset in range(10, 20)]
 
 
-def present(taken: int, most: int = 100) -> PresentBatch:
+def present(taken: int, limit: int = 100) -> PresentBatch:
     batch = PresentBatch()
     batch.start(MessageBatch("t", 0, MESSAGES, 25, from_offset=5))
-    batch.refill(most)
+    batch.refill(limit)
     for _ in range(taken):
         next(batch.left)
     return batch
 
 
 def take_at_call(batch: PresentBatch, switch: int, operation: Callable[[PresentBatch], object]) -> list[int]:
-    """Run an operation, at whose call number `switch` another thread takes a message. Return the message's offset."""
+    """Run an operation. As another thread would, take a message at its call number `switch`. Return the offset."""
     calls, taken = 0, []
 
     def take(frame: FrameType, event: str, argument: object) -> None:
@@ -59,7 +59,7 @@ OPERATIONS: dict[str, Callable[[PresentBatch], object]] = {
 
 @pytest.mark.parametrize("switch", range(16))
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_message_that_another_thread_takes_is_neither_lost_nor_left(
+def test_message_taken_by_another_thread_is_not_lost_or_repeated(
     operation: Callable[[PresentBatch], object], switch: int
 ) -> None:
     batch = present(4)
@@ -73,7 +73,7 @@ def test_message_that_another_thread_takes_is_neither_lost_nor_left(
     assert batch.position() == 25
 
 
-def test_nothing_is_taken_from_a_batch_that_is_dropped_or_set_aside() -> None:
+def test_dropped_or_set_aside_batch_returns_no_message() -> None:
     for end in (PresentBatch.drop, PresentBatch.set_aside):
         batch = present(4)
         end(batch)

@@ -1,4 +1,4 @@
-"""Every row of the reaction table, met by a member of a group: what it asks next, and what becomes of its session."""
+"""Every row of the reaction table: a member's next requests after an error code, and the effect on its session."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ APIS = {
 
 
 @attrs.frozen(slots=True)
-class Met:
-    """The reaction to an error code: the requests that follow the refused one, and the consequences.
+class Expected:
+    """The expected requests after the one that was refused with an error code, and the consequences.
 
-    `(same)` is sent as the member that was refused, `(new)` without a member id. `session`: it `goes on`, `ends` in
+    `(same)` is sent as the member that was refused, `(new)` without a member id. `session`: it `continues`, `ends` in
     order, or is `lost`. `raised`: the error that the caller of `commit()`, or of `consume()`, gets; KafkaError stands
     for the code's own class.
     """
 
     then: str
-    session: str = "goes on"
+    session: str = "continues"
     raised: type[KafkaError] | None = None
 
 
@@ -55,47 +55,47 @@ OWN_CLASS: dict[ErrorCode, type[KafkaError]] = {
 }
 
 
-_GO_ON_AS = {Reaction.FORGET_MEMBER: "JOIN_GROUP(new)", Reaction.DROP_GENERATION: "JOIN_GROUP(same)"}
+_REJOINS = {Reaction.FORGET_MEMBER: "JOIN_GROUP(new)", Reaction.DROP_GENERATION: "JOIN_GROUP(same)"}
 
-MET: dict[tuple[Request, Reaction], Met] = {
-    # Whatever it is that a broker says instead of who coordinates: it is asked again, unless it is fatal.
-    **{(Request.FIND_COORDINATOR, r): Met("FIND_COORDINATOR HEARTBEAT(same)") for r in Reaction},
-    # The test has the member join anew, which ends its session in order.
-    **{(Request.JOIN, r): Met(who, "ends") for r, who in _GO_ON_AS.items()},
-    (Request.JOIN, Reaction.ADOPT_MEMBER_ID): Met("JOIN_GROUP(same)", "ends"),
-    (Request.JOIN, Reaction.REBALANCE): Met("JOIN_GROUP(same)", "ends"),
-    (Request.JOIN, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR JOIN_GROUP(same)", "ends"),
-    (Request.JOIN, Reaction.RETRY): Met("JOIN_GROUP(same)", "ends"),
-    **{(Request.SYNC, r): Met(who, "ends") for r, who in _GO_ON_AS.items()},
-    (Request.SYNC, Reaction.REBALANCE): Met("JOIN_GROUP(same)", "ends"),
-    (Request.SYNC, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR SYNC_GROUP(same)", "ends"),
-    (Request.SYNC, Reaction.RETRY): Met("SYNC_GROUP(same)", "ends"),
-    **{(Request.HEARTBEAT, r): Met(who, "lost") for r, who in _GO_ON_AS.items()},
-    (Request.HEARTBEAT, Reaction.REBALANCE): Met("JOIN_GROUP(same)", "ends"),
-    (Request.HEARTBEAT, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR HEARTBEAT(same)"),
-    (Request.HEARTBEAT, Reaction.RETRY): Met("HEARTBEAT(same)"),
-    (Request.LEAVE, Reaction.PROCEED): Met("", "ends"),
-    (Request.LEAVE, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR LEAVE_GROUP(same)", "ends"),
-    (Request.LEAVE, Reaction.RETRY): Met("LEAVE_GROUP(same)", "ends"),
-    **{(Request.COMMIT, r): Met(who, "lost", CommitError) for r, who in _GO_ON_AS.items()},
-    (Request.COMMIT, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR OFFSET_COMMIT(same)"),
-    (Request.COMMIT, Reaction.RETRY): Met("OFFSET_COMMIT(same)"),
-    (Request.COMMIT, Reaction.RAISE): Met("HEARTBEAT(same)", raised=KafkaError),
-    # Who he is now the next join tells. Without its offsets no session begins; `consume()` says which code that is.
-    **{(Request.OFFSET_FETCH, r): Met("JOIN_GROUP(same)", "ends") for r in _GO_ON_AS},
-    (Request.OFFSET_FETCH, Reaction.RAISE): Met("LEAVE_GROUP(same)", "ends", KafkaError),
-    (Request.OFFSET_FETCH, Reaction.FIND_COORDINATOR): Met("FIND_COORDINATOR OFFSET_FETCH", "ends"),
-    (Request.OFFSET_FETCH, Reaction.RETRY): Met("OFFSET_FETCH", "ends"),
+EXPECTED: dict[tuple[Request, Reaction], Expected] = {
+    # Any error that is not fatal: the request is sent again.
+    **{(Request.FIND_COORDINATOR, r): Expected("FIND_COORDINATOR HEARTBEAT(same)") for r in Reaction},
+    # The test makes the member rejoin, which ends its session in order.
+    **{(Request.JOIN, r): Expected(rejoin, "ends") for r, rejoin in _REJOINS.items()},
+    (Request.JOIN, Reaction.ADOPT_MEMBER_ID): Expected("JOIN_GROUP(same)", "ends"),
+    (Request.JOIN, Reaction.REBALANCE): Expected("JOIN_GROUP(same)", "ends"),
+    (Request.JOIN, Reaction.FIND_COORDINATOR): Expected("FIND_COORDINATOR JOIN_GROUP(same)", "ends"),
+    (Request.JOIN, Reaction.RETRY): Expected("JOIN_GROUP(same)", "ends"),
+    **{(Request.SYNC, r): Expected(rejoin, "ends") for r, rejoin in _REJOINS.items()},
+    (Request.SYNC, Reaction.REBALANCE): Expected("JOIN_GROUP(same)", "ends"),
+    (Request.SYNC, Reaction.FIND_COORDINATOR): Expected("FIND_COORDINATOR SYNC_GROUP(same)", "ends"),
+    (Request.SYNC, Reaction.RETRY): Expected("SYNC_GROUP(same)", "ends"),
+    **{(Request.HEARTBEAT, r): Expected(rejoin, "lost") for r, rejoin in _REJOINS.items()},
+    (Request.HEARTBEAT, Reaction.REBALANCE): Expected("JOIN_GROUP(same)", "ends"),
+    (Request.HEARTBEAT, Reaction.FIND_COORDINATOR): Expected("FIND_COORDINATOR HEARTBEAT(same)"),
+    (Request.HEARTBEAT, Reaction.RETRY): Expected("HEARTBEAT(same)"),
+    (Request.LEAVE, Reaction.PROCEED): Expected("", "ends"),
+    (Request.LEAVE, Reaction.FIND_COORDINATOR): Expected("FIND_COORDINATOR LEAVE_GROUP(same)", "ends"),
+    (Request.LEAVE, Reaction.RETRY): Expected("LEAVE_GROUP(same)", "ends"),
+    **{(Request.COMMIT, r): Expected(rejoin, "lost", CommitError) for r, rejoin in _REJOINS.items()},
+    (Request.COMMIT, Reaction.FIND_COORDINATOR): Expected("FIND_COORDINATOR OFFSET_COMMIT(same)"),
+    (Request.COMMIT, Reaction.RETRY): Expected("OFFSET_COMMIT(same)"),
+    (Request.COMMIT, Reaction.RAISE): Expected("HEARTBEAT(same)", raised=KafkaError),
+    # The next join decides the member id. Without offsets no session starts; `consume()` raises the code.
+    **{(Request.OFFSET_FETCH, r): Expected("JOIN_GROUP(same)", "ends") for r in _REJOINS},
+    (Request.OFFSET_FETCH, Reaction.RAISE): Expected("LEAVE_GROUP(same)", "ends", KafkaError),
+    (Request.OFFSET_FETCH, Reaction.FIND_COORDINATOR): Expected("FIND_COORDINATOR OFFSET_FETCH", "ends"),
+    (Request.OFFSET_FETCH, Reaction.RETRY): Expected("OFFSET_FETCH", "ends"),
 }
 
 
-async def ask(request: Request, member: Running, handler: Recorder, cluster: EmbeddedCluster) -> SarameyaError | None:
+async def send(request: Request, member: Running, handler: Recorder, cluster: EmbeddedCluster) -> SarameyaError | None:
     """Make the member send `request`. Return the error that the caller of `commit()` gets."""
     match request:
         case Request.FIND_COORDINATOR:
             cluster.fail_next(Api.HEARTBEAT, ErrorCode.NOT_COORDINATOR)
         case Request.JOIN | Request.SYNC | Request.OFFSET_FETCH:
-            handler.sessions[0].end("join anew")
+            handler.sessions[0].end("rejoin")
         case Request.LEAVE:
             member.group.close_nowait()
         case Request.COMMIT:
@@ -107,13 +107,13 @@ async def ask(request: Request, member: Running, handler: Recorder, cluster: Emb
     return None
 
 
-def story(requests: list[ReceivedRequest], member_id: str) -> str:
-    """The requests as they stand in `Met`, for a member that was `member_id`."""
-    told = []
+def summary(requests: list[ReceivedRequest], member_id: str) -> str:
+    """Return the requests as `Expected.then` has them, for a member that was `member_id`."""
+    names = []
     for request in requests:
         who = "(same)" if request.member_id == member_id else "(new)"
-        told.append(request.api.name + (who if hasattr(request.body, "member_id") else ""))
-    return " ".join(told)
+        names.append(request.api.name + (who if hasattr(request.body, "member_id") else ""))
+    return " ".join(names)
 
 
 @pytest.mark.parametrize(
@@ -123,58 +123,66 @@ def story(requests: list[ReceivedRequest], member_id: str) -> str:
         for (request, code), reaction in REACTIONS.items()
     ],
 )
-async def test_code_is_met_as_its_row_says(
+async def test_error_code_causes_the_reaction_of_its_row(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, request_: Request, code: ErrorCode, reaction: Reaction
 ) -> None:
-    met, api, what = MET[request_, reaction], APIS[request_], request_.name.lower().replace("offset_", "offset ")
-    asked = watch(monkeypatch)
+    expected, api, what = (
+        EXPECTED[request_, reaction],
+        APIS[request_],
+        request_.name.lower().replace("offset_", "offset "),
+    )
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 4)
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, autocommit=False)
         await handler.received(4)
         await handler.sessions[0].commit()
-        asked.clear()
+        received.clear()
         cluster.fail_next(api, code)
-        told = await ask(request_, member, handler, cluster)
+        commit_error = await send(request_, member, handler, cluster)
         await eventually(lambda: cluster.faults == ())
         await trio.sleep(4.0)  # a heartbeat, at least
 
-        requests = [request for request in asked if request.api in OF_GROUPS]
+        requests = [request for request in received if request.api in OF_GROUPS]
         refused = next(place for place, request in enumerate(requests) if request.refused and request.api is api)
         then = requests[refused + 1 :]
-        assert story(then[: len(met.then.split())], handler.sessions[0].member_id) == met.then
+        assert summary(then[: len(expected.then.split())], handler.sessions[0].member_id) == expected.then
         if reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
             again = next(request for request in then if request.api is api)
             assert 0.08 <= again.at - requests[refused].at <= 0.15, "after the first backoff"
-            assert [e for e in member.seen(Retrying) if what in e.what], "observers see it"
+            assert [e for e in member.seen(Retrying) if what in e.what], "observers are notified"
 
         endings = member.seen(SessionEnding)
-        assert [e.lost for e in endings[:1]] == {"goes on": [], "ends": [False], "lost": [True]}[met.session]
-        if met.raised:
-            error = told if request_ is Request.COMMIT else failure(member)
+        assert [e.lost for e in endings[:1]] == {"continues": [], "ends": [False], "lost": [True]}[expected.session]
+        if expected.raised:
+            error = commit_error if request_ is Request.COMMIT else failure(member)
             assert isinstance(error, KafkaError)
             assert error.code == code
-            assert type(error) is (OWN_CLASS.get(code, KafkaError) if met.raised is KafkaError else met.raised)
+            assert type(error) is (
+                OWN_CLASS.get(code, KafkaError) if expected.raised is KafkaError else expected.raised
+            )
         else:
-            assert told is None
-        if request_ is Request.OFFSET_FETCH and not met.raised:
-            assert [e.offset for e in member.seen(ClaimStarted)] == [0, 4], "where the group was, whatever the policy"
+            assert commit_error is None
+        if request_ is Request.OFFSET_FETCH and not expected.raised:
+            assert [e.offset for e in member.seen(ClaimStarted)] == [0, 4], (
+                "at the committed offset, whatever the policy"
+            )
         if member.ended.is_set():
-            assert request_ is Request.LEAVE or met.raised
+            assert request_ is Request.LEAVE or expected.raised
             assert reaction is Reaction.PROCEED or cluster.describe_group("g").members == (), "it has left"
-            assert len(then) == len(met.then.split()), "and nothing more is asked"
+            assert len(then) == len(expected.then.split()), "and no further request"
         else:
             fill(cluster, 1)
-            await handler.received(5 if told is None else len(handler.messages) + 1)
+            await handler.received(5 if commit_error is None else len(handler.messages) + 1)
             assert member.error is None
 
 
-def test_every_row_of_the_table_is_met_by_a_member() -> None:
-    assert MET.keys() >= {(request, reaction) for (request, _), reaction in REACTIONS.items()}
+def test_every_row_of_the_table_is_tested() -> None:
+    assert EXPECTED.keys() >= {(request, reaction) for (request, _), reaction in REACTIONS.items()}
 
 
-# -- what is fatal ------------------------------------------------------------------------------------
+# -- fatal codes --------------------------------------------------------------------------------------
 
 FATAL: list[tuple[ErrorCode, type[KafkaError], str]] = [
     (ErrorCode.FENCED_INSTANCE_ID, FencedInstanceError, "give each member its own"),
@@ -199,7 +207,7 @@ async def test_fatal_code_is_raised_once_with_advice(
     kind: type[KafkaError],
     advice: str,
 ) -> None:
-    asked = watch(monkeypatch)
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
         cluster.fail_next(APIS[request_], code)
         member = await start_member(nursery, cluster, Recorder())
@@ -210,7 +218,7 @@ async def test_fatal_code_is_raised_once_with_advice(
         assert f"{code.name} ({code.value})" in str(error)
         assert "'g'" in str(error)
         assert str(error).endswith(advice)
-        assert [a.refused for a in asked if a.api is APIS[request_]].count(True) == 1
-        ended = len(asked)
+        assert [a.refused for a in received if a.api is APIS[request_]].count(True) == 1
+        ended = len(received)
         await trio.sleep(30)
-        assert len(asked) == ended, "and nobody asks any more"
+        assert len(received) == ended, "and no further request"

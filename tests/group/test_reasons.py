@@ -1,4 +1,4 @@
-"""Why a member joins and leaves is told to the broker, whose log is where operators look (KIP-800)."""
+"""Reasons of joins and leaves, which the broker logs for operators (KIP-800)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.group.kit import Recorder, deadline, orders, start_member
 from tests.group.traffic import of, watch
 
 
-async def test_each_join_says_why(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = watch(monkeypatch)
+async def test_each_join_has_a_reason(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
         cluster.create_topic("returns", 1)
         handler = Recorder()
@@ -27,7 +27,7 @@ async def test_each_join_says_why(autojump_clock: MockClock, monkeypatch: pytest
         await trio.sleep(10)
         member.group.subscribe(["orders", "returns"])
         await handler.until(lambda: len(handler.sessions) == 4)
-        assert [request.body.reason for request in of(asked, Api.JOIN_GROUP)] == [
+        assert [request.body.reason for request in of(received, Api.JOIN_GROUP)] == [
             "the member starts",
             "the member starts",
             "the table has been rewound",
@@ -37,21 +37,21 @@ async def test_each_join_says_why(autojump_clock: MockClock, monkeypatch: pytest
         ]
 
 
-async def test_leave_says_why(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = watch(monkeypatch)
+async def test_leave_has_a_reason(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         await handler.until(lambda: bool(handler.sessions))
         await member.group.close("the host is drained")
-        (leave,) = of(asked, Api.LEAVE_GROUP)
+        (leave,) = of(received, Api.LEAVE_GROUP)
         assert [left.reason for left in leave.body.members] == ["the host is drained"]
 
 
-async def test_reason_that_is_longer_than_kafka_takes_is_cut(
+async def test_reason_longer_than_kafkas_limit_is_truncated(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = watch(monkeypatch)
+    received = watch(monkeypatch)
     async with orders() as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -59,5 +59,5 @@ async def test_reason_that_is_longer_than_kafka_takes_is_cut(
         handler.sessions[0].end("x" * 300)
         await handler.until(lambda: len(handler.sessions) == 2)
         await member.group.close("y" * 300)
-        assert of(asked, Api.JOIN_GROUP)[-1].body.reason == "x" * 255
-        assert of(asked, Api.LEAVE_GROUP)[-1].body.members[0].reason == "y" * 255
+        assert of(received, Api.JOIN_GROUP)[-1].body.reason == "x" * 255
+        assert of(received, Api.LEAVE_GROUP)[-1].body.members[0].reason == "y" * 255

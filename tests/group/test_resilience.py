@@ -1,4 +1,4 @@
-"""Regressions: each test is a fault that a review or a random schedule has found. Virtual time."""
+"""Regressions: each test is a bug that a review or a random schedule has found. Virtual time."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ async def test_close_between_sessions_does_not_wait(autojump_clock: MockClock) -
         member = await start_member(nursery, cluster, handler, retry_backoff=100.0, retry_backoff_max=200.0)
         await handler.until(lambda: len(handler.sessions) >= 2)
         await trio.sleep(1)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked < 1
+        assert trio.current_time() - began < 1
 
 
 @pytest.mark.parametrize("how", ["ends", "commits too late"])
@@ -151,13 +151,13 @@ async def test_topic_missing_once_is_looked_up_before_assigning(
         member = await start_member(nursery, cluster, handler)
         await handler.until(lambda: bool(handler.sessions))
         missing = 2
-        handler.sessions[0].end("deal anew")
+        handler.sessions[0].end("assign again")
         await handler.until(lambda: len(handler.sessions) == 2)
         assert handler.sessions[1].claims == {"orders": (0, 1)}
         assert [e for e in member.seen(Retrying) if e.what.startswith("partitions to assign")]
 
 
-async def test_partitions_added_while_running_are_dealt_and_read(autojump_clock: MockClock) -> None:
+async def test_partitions_added_while_running_are_assigned_and_read(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler, metadata_max_age=30.0)
@@ -168,7 +168,7 @@ async def test_partitions_added_while_running_are_dealt_and_read(autojump_clock:
         assert handler.sessions[-1].claims == {"orders": (0, 1, 2)}
 
 
-async def test_commit_in_cleanup_of_a_lost_session_is_no_failure(autojump_clock: MockClock) -> None:
+async def test_commit_in_cleanup_of_a_lost_session_does_not_fail(autojump_clock: MockClock) -> None:
     class Commits(Recorder):
         async def cleanup(self, session: Session) -> None:
             session.mark_offset("orders", 0, 1)
@@ -206,7 +206,7 @@ async def test_refused_commit_does_not_delay_other_partitions(autojump_clock: Mo
         assert committed(cluster) == {"orders-0": 5, "orders-1": 0}
 
 
-async def test_stuck_start_offset_is_named_and_left_behind(autojump_clock: MockClock) -> None:
+async def test_stuck_start_offset_is_reported_and_abandoned(autojump_clock: MockClock) -> None:
     release = trio.Event()
 
     class Stuck(Recorder):
@@ -228,7 +228,7 @@ async def test_stuck_start_offset_is_named_and_left_behind(autojump_clock: MockC
         await member.ended.wait()
 
 
-async def test_fatal_error_does_not_hide_what_cleanup_raised(autojump_clock: MockClock) -> None:
+async def test_fatal_error_does_not_hide_an_error_of_cleanup(autojump_clock: MockClock) -> None:
     class Fails(Recorder):
         async def cleanup(self, session: Session) -> None:
             raise KeyError("cleanup")
@@ -244,7 +244,7 @@ async def test_fatal_error_does_not_hide_what_cleanup_raised(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("value", [5.0, -7, True, "5", 2**63])
-async def test_what_is_no_offset_is_refused_where_it_is_given(autojump_clock: MockClock, value: object) -> None:
+async def test_invalid_offset_is_refused_by_the_call_that_gets_it(autojump_clock: MockClock, value: object) -> None:
     class Starts(Recorder):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
             return value  # type: ignore[return-value]
@@ -283,7 +283,7 @@ async def test_reset_position_is_committed_at_once(autojump_clock: MockClock) ->
         assert third.offsets("orders", 0) == [4, 5, 6]
 
 
-async def test_marks_go_on_from_a_position_that_was_reset_backward(autojump_clock: MockClock) -> None:
+async def test_marks_continue_from_a_position_reset_backward(autojump_clock: MockClock) -> None:
     class FromTwenty(Recorder):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
             return 20 if committed is None else None
@@ -330,7 +330,7 @@ async def test_topic_without_subscribers_causes_no_rebalance(autojump_clock: Moc
         assert len(leader.sessions) == 3
 
 
-async def test_every_refused_partition_is_told_to_whoever_commits(autojump_clock: MockClock) -> None:
+async def test_commit_error_names_every_refused_partition(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler, autocommit=False)
@@ -339,6 +339,6 @@ async def test_every_refused_partition_is_told_to_whoever_commits(autojump_clock
             handler.sessions[0].mark_offset("orders", partition, 3, "x" * 10_000)
         with pytest.raises(KafkaError, match="OFFSET_METADATA_TOO_LARGE") as caught:
             await handler.sessions[0].commit()
-        told = str(caught.value) + "".join(caught.value.__notes__)
-        assert "orders-0" in told
-        assert "orders-1" in told
+        text = str(caught.value) + "".join(caught.value.__notes__)
+        assert "orders-0" in text
+        assert "orders-1" in text

@@ -1,5 +1,4 @@
-"""Subscriptions that change at awkward moments: on the way in, between sessions, while the group is being left. Virtual
-time."""
+"""Subscriptions that change at awkward moments: before a join, between sessions, during a leave. Virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def claims(handler: Recorder) -> dict[str, tuple[int, ...]]:
 
 
 async def test_subscription_changed_during_a_revocation_takes_effect(autojump_clock: MockClock) -> None:
-    """Two reasons to rejoin at once: the join that answers the one is under way when the other is dealt with."""
+    """Two reasons to rejoin at once: the join for the first one is pending when the second one is handled."""
 
     class Changes(Partitions):
         async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
@@ -76,7 +75,7 @@ async def test_pattern_subscribed_while_connecting_has_no_new_topics(
         assert {e.why for e in member.seen(ClaimStarted)} == {"newest"}
 
 
-async def test_dropped_topic_that_does_not_exist_is_not_looked_up(autojump_clock: MockClock) -> None:
+async def test_missing_topic_is_not_required_after_its_unsubscription(autojump_clock: MockClock) -> None:
     async with two_topics() as cluster, deadline() as nursery:
         one = Partitions()
         member = await start_member(nursery, cluster, one, topics=("no-such-topic",))
@@ -115,9 +114,9 @@ async def test_close_after_a_change_while_connecting_takes_effect(autojump_clock
         await trio.sleep(1)
         member.group.subscribe(["users"])
         await trio.sleep(1)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked < 1
+        assert trio.current_time() - began < 1
         assert member.error is None
 
 
@@ -150,7 +149,7 @@ async def test_unsubscribe_during_a_rebalance_leaves_the_group(
             nursery, cluster, two, transport=cut, session_timeout=30.0, rebalance_timeout=40.0, **options
         )
         await eventually(lambda: len(one.claims) == len(two.claims) == 1)
-        cut.alive = False  # it will not rejoin: the join phase takes as long as it may
+        cut.alive = False  # it will not rejoin: the join phase lasts until it expires
         await start_member(nursery, cluster, Partitions(), **options)
         await trio.sleep(10)
         assert cluster.describe_group("g").state is GroupState.PREPARING_REBALANCE
@@ -177,13 +176,13 @@ async def test_unsubscribe_between_sessions_leaves_the_group(
         assert cluster.describe_group("g").members == ()
 
 
-async def test_close_while_an_unsubscribed_member_leaves_is_heard(autojump_clock: MockClock) -> None:
+async def test_close_during_the_leave_of_an_unsubscribe_takes_effect(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         member = await start_leaving(nursery, cluster, answered_after=2.0)
         await trio.sleep(1)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked < 2
+        assert trio.current_time() - began < 2
         assert cluster.describe_group("g").members == ()
 
 
@@ -216,7 +215,7 @@ async def test_subscribe_before_the_leave_response_waits_like_a_close(
         fill(cluster, 3)
         await one.received(3)
         await trio.sleep(60)
-        assert one.calls.count("setup") == 2, "no leave comes after it"
+        assert one.calls.count("setup") == 2, "no leave is sent after it"
         assert member.error is None
 
 
@@ -238,7 +237,7 @@ async def test_subscribe_long_after_a_silent_leave_joins_at_once(
 
 
 @pytest.mark.parametrize("before", [("orders", "users"), re.compile("orders|users")], ids=["names", "pattern"])
-async def test_pattern_that_matches_less_gives_the_rest_up(
+async def test_pattern_that_matches_fewer_topics_revokes_the_rest(
     autojump_clock: MockClock, before: tuple[str, ...] | re.Pattern[str]
 ) -> None:
     async with two_topics() as cluster, deadline() as nursery:
@@ -250,7 +249,7 @@ async def test_pattern_that_matches_less_gives_the_rest_up(
         assert claims(one) == {"orders": (0,)}
 
 
-async def test_pattern_is_looked_up_as_soon_as_it_is_subscribed_to(autojump_clock: MockClock) -> None:
+async def test_pattern_is_matched_as_soon_as_it_is_subscribed(autojump_clock: MockClock) -> None:
     async with two_topics() as cluster, deadline() as nursery:
         one = Partitions()
         member = await start_member(nursery, cluster, one)

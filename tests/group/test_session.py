@@ -37,7 +37,7 @@ async def test_session_runs_setup_claims_cleanup_in_order_and_commits(autojump_c
         assert member.error is None
 
 
-async def test_session_tells_who_it_is_and_what_it_claims(autojump_clock: MockClock) -> None:
+async def test_session_has_its_generation_member_id_and_claims(autojump_clock: MockClock) -> None:
     async with orders(3) as cluster, deadline() as nursery:
         handler = Recorder()
         await start_member(nursery, cluster, handler)
@@ -48,7 +48,7 @@ async def test_session_tells_who_it_is_and_what_it_claims(autojump_clock: MockCl
         assert session.member_id in str(cluster.describe_group("g"))
 
 
-async def test_new_session_begins_where_the_last_one_committed(autojump_clock: MockClock) -> None:
+async def test_new_session_starts_at_the_committed_offsets(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         first = Recorder()
@@ -75,7 +75,7 @@ async def test_autocommit_commits_marks_while_the_session_runs(autojump_clock: M
 async def test_without_autocommit_only_commit_commits(autojump_clock: MockClock) -> None:
     async def commit_at_three(session: Session, claim: Claim, message: Message) -> None:
         if message.offset == 3:
-            await session.commit()  # the marks so far: up to and with offset 2
+            await session.commit()  # the marks so far: up to and including offset 2
 
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
@@ -88,7 +88,7 @@ async def test_without_autocommit_only_commit_commits(autojump_clock: MockClock)
 
 
 async def test_resolved_newest_start_is_committed_before_any_mark(autojump_clock: MockClock) -> None:
-    """sarama does not, so that a rejoin before the first mark skips what came in between."""
+    """sarama does not commit it, so a rejoin before the first mark skips messages that were written meanwhile."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
         first = Recorder()
@@ -104,24 +104,24 @@ async def test_resolved_newest_start_is_committed_before_any_mark(autojump_clock
 
 
 async def test_start_offset_of_the_handler_overrules_the_commit(autojump_clock: MockClock) -> None:
-    asked: list[tuple[TopicPartition, CommittedOffset | None]] = []
+    arguments: list[tuple[TopicPartition, CommittedOffset | None]] = []
 
-    class Knows(Recorder):
+    class StartsAtSeven(Recorder):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
-            asked.append((partition, committed))
+            arguments.append((partition, committed))
             return 7 if partition.partition == 0 else None
 
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 10, 0)
         fill(cluster, 2, 1)
-        handler = Knows()
+        handler = StartsAtSeven()
         member = await start_member(nursery, cluster, handler)
         await handler.received(5)
         assert handler.offsets("orders", 0) == [7, 8, 9]
         assert handler.offsets("orders", 1) == [0, 1]
-        assert asked == [(TopicPartition("orders", 0), None), (TopicPartition("orders", 1), None)]
-        whys = {e.partition.partition: e.why for e in member.seen(ClaimStarted)}
-        assert whys == {0: "handler", 1: "oldest"}
+        assert arguments == [(TopicPartition("orders", 0), None), (TopicPartition("orders", 1), None)]
+        reasons = {e.partition.partition: e.why for e in member.seen(ClaimStarted)}
+        assert reasons == {0: "handler", 1: "oldest"}
 
 
 async def test_mark_of_a_partition_that_is_not_claimed_raises(autojump_clock: MockClock) -> None:
@@ -147,7 +147,7 @@ async def test_reset_offset_lets_the_next_session_read_again(autojump_clock: Moc
         assert committed(cluster) == {"orders-0": 2}
 
 
-async def test_commit_metadata_and_leader_epoch_travel_with_the_commit(autojump_clock: MockClock) -> None:
+async def test_commit_contains_metadata_and_leader_epoch(autojump_clock: MockClock) -> None:
     class Annotates(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:

@@ -1,5 +1,4 @@
-"""Joins and syncs that the coordinator holds for long, or that are lost without a word: the connection stays open, and
-nothing is heard on it again."""
+"""Joins and syncs that the coordinator holds for long, or that are lost while the connection stays open."""
 
 from __future__ import annotations
 
@@ -21,17 +20,17 @@ from tests.group.test_cooperative import Partitions, produce_for, start
 T = TypeVar("T")
 
 
-class Noting(Partitions):
-    """Notes when it read each partition first and last."""
+class ReadTimes(Partitions):
+    """A recorder of the times at which it first and last read each partition."""
 
     def __init__(self) -> None:
         super().__init__(self.note)
-        self.began: dict[int, float] = {}
-        self.went_on: dict[int, float] = {}
+        self.first_read: dict[int, float] = {}
+        self.last_read: dict[int, float] = {}
 
     async def note(self, session: Session, claim: Claim, message: Message) -> None:
-        self.began.setdefault(message.partition, trio.current_time())
-        self.went_on[message.partition] = trio.current_time()
+        self.first_read.setdefault(message.partition, trio.current_time())
+        self.last_read[message.partition] = trio.current_time()
 
 
 @pytest.mark.parametrize("autocommit", [True, False])
@@ -41,7 +40,7 @@ async def test_lost_join_or_sync_keeps_the_membership(
     autojump_clock: MockClock, api: Api, half: Half, autocommit: bool
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
-        one, two = Noting(), Noting()
+        one, two = ReadTimes(), ReadTimes()
         first = await start(nursery, cluster, one, client_id="one", autocommit=autocommit)
         await one.until(lambda: one.claims == (0, 1))
         nursery.start_soon(produce_for, cluster, 100.0, 2)
@@ -52,13 +51,13 @@ async def test_lost_join_or_sync_keeps_the_membership(
         assert len(two.claims) == 1
         await trio.sleep(80)
         assert [e for e in first.seen(MembershipChanged) if e.after == "LOST"] == []
-        assert all(one.went_on[partition] <= began for partition, began in two.began.items()), "both read it"
+        assert all(one.last_read[partition] <= began for partition, began in two.first_read.items()), "both read it"
 
 
 async def test_removed_member_stops_within_a_session_timeout(autojump_clock: MockClock) -> None:
     """Several syncs are lost, until the group has removed the member."""
     async with orders(2) as cluster, deadline() as nursery:
-        one, two = Noting(), Noting()
+        one, two = ReadTimes(), ReadTimes()
         await start(nursery, cluster, one, client_id="one", autocommit=False)
         await one.until(lambda: one.claims == (0, 1))
         nursery.start_soon(produce_for, cluster, 100.0, 2)
@@ -74,7 +73,7 @@ async def test_removed_member_stops_within_a_session_timeout(autojump_clock: Moc
 async def start_slow_leader(
     nursery: trio.Nursery, cluster: EmbeddedCluster, handler: Recorder, seconds: float, **options: Any
 ) -> None:
-    """A member whose assignor takes its time."""
+    """Start a member whose assignor takes `seconds`."""
 
     async def slowly(function: Callable[[], T], /) -> T:
         await trio.sleep(seconds)
@@ -92,7 +91,7 @@ async def start_slow_leader(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_leader_that_takes_long_is_waited_for(autojump_clock: MockClock, strategy: str) -> None:
+async def test_slow_leader_fails_no_waiting_member(autojump_clock: MockClock, strategy: str) -> None:
     options = {"rebalance_strategies": (strategy,), "retry_max_attempts": 2}
     async with orders(2) as cluster, deadline() as nursery:
         fill(cluster, 5, partition=0)
@@ -119,8 +118,8 @@ async def test_members_joining_in_a_row_fail_no_waiting_member(
         assert [repr(member.error) for member in members if member.error is not None] == []
 
 
-async def test_deadline_is_kept_after_a_sync_whose_answer_was_late(autojump_clock: MockClock) -> None:
-    """The group was Stable, and began its next round, before the member heard of either."""
+async def test_deadline_is_kept_after_a_late_sync_response(autojump_clock: MockClock) -> None:
+    """The group is stable, and starts the next rebalance, before the member receives its sync response."""
     options = {"rebalance_timeout": 20.0, "rebalance_margin": 1.0, "session_timeout": 30.0}
     async with orders(1) as cluster, deadline() as nursery:
 

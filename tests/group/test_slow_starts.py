@@ -1,4 +1,4 @@
-"""Handlers that take long to say where to begin, while the group moves on. Virtual time."""
+"""Handlers whose `start_offset` takes long, while the group rebalances. Virtual time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tests.group.kit import committed, deadline, eventually, fill, orders
 from tests.group.test_cooperative import Partitions, start
 
 
-class Asks(Partitions):
-    """Asks somebody else where to begin, who takes his time."""
+class SlowStart(Partitions):
+    """A recorder whose `start_offset` takes long."""
 
     async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
-        self._note(f"asked {partition.partition}")
+        self._note(f"start_offset {partition.partition}")
         await trio.sleep(8)
         return 2
 
 
 async def test_rebalances_without_revocation_let_a_claim_start(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
-        one, two = Asks(), Partitions()
+        one, two = SlowStart(), Partitions()
         first = await start(nursery, cluster, one)
         await start(nursery, cluster, two)
         await eventually(lambda: len(one.claims) == len(two.claims) == 1)
@@ -37,13 +37,13 @@ async def test_rebalances_without_revocation_let_a_claim_start(autojump_clock: M
             await surplus.close()
             await trio.sleep(4)
         assert [e.offset for e in first.seen(ClaimStarted)] == [2]
-        assert one.calls.count(f"asked {one.claims[0]}") <= 2, "the second time since the other partition went"
+        assert one.calls.count(f"start_offset {one.claims[0]}") <= 2, "once more after the other partition's revocation"
         assert trio.current_time() - began > 30
 
 
 async def test_partition_revoked_during_its_look_up_never_starts(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
-        one, two = Asks(), Partitions()
+        one, two = SlowStart(), Partitions()
         first = await start(nursery, cluster, one)
         await start(nursery, cluster, two)
         await eventually(lambda: len(two.claims) == 1)
@@ -55,8 +55,8 @@ async def test_partition_revoked_during_its_look_up_never_starts(autojump_clock:
 
 
 @pytest.mark.parametrize("hook", ["setup", "partitions_assigned"])
-async def test_mark_made_before_a_start_that_is_broken_off_is_kept(autojump_clock: MockClock, hook: str) -> None:
-    class Marks(Asks):
+async def test_mark_made_before_a_cancelled_start_is_kept(autojump_clock: MockClock, hook: str) -> None:
+    class Marks(SlowStart):
         async def setup(self, session: Session) -> None:
             await super().setup(session)
             if hook == "setup":
@@ -79,18 +79,18 @@ async def test_mark_made_before_a_start_that_is_broken_off_is_kept(autojump_cloc
         await one.until(lambda: bool(one.claims))
         await start(nursery, cluster, two)
         await eventually(lambda: bool(first.seen(ClaimStarted)))
-        assert one.calls.count(f"asked {one.claims[0]}") == 2, "its sibling has left"
+        assert one.calls.count(f"start_offset {one.claims[0]}") == 2, "the other partition was revoked"
         assert committed(cluster).get(f"orders-{one.claims[0]}") is None
         await one.sessions[-1].commit()
         assert committed(cluster)[f"orders-{one.claims[0]}"] == 2
 
 
-async def test_answers_of_a_start_that_is_broken_off_are_kept(autojump_clock: MockClock) -> None:
-    """A companion is revoked while the last answer is awaited; the partitions that stay have theirs already."""
+async def test_start_offsets_of_a_cancelled_start_are_kept(autojump_clock: MockClock) -> None:
+    """A partition is revoked while the last `start_offset` runs. The kept partitions have their offsets already."""
 
     class AnswersTwo(Partitions):
         async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
-            self._note(f"asked {partition.partition}")
+            self._note(f"start_offset {partition.partition}")
             if partition.partition == 2:
                 await trio.sleep(8)
             return 0
@@ -98,14 +98,14 @@ async def test_answers_of_a_start_that_is_broken_off_are_kept(autojump_clock: Mo
     async with orders(3) as cluster, deadline() as nursery:
         one, two = AnswersTwo(), Partitions()
         first = await start(nursery, cluster, one)
-        await one.until(lambda: "asked 2" in one.calls)
+        await one.until(lambda: "start_offset 2" in one.calls)
         await start(nursery, cluster, two)
         await two.until(lambda: len(two.claims) == 1)
         await eventually(lambda: len(first.seen(ClaimStarted)) == 2)
-        assert [one.calls.count(f"asked {number}") for number in (0, 1)] == [1, 1]
+        assert [one.calls.count(f"start_offset {number}") for number in (0, 1)] == [1, 1]
 
 
-async def test_newer_assignment_goes_before_a_slow_fetch_of_offsets(autojump_clock: MockClock) -> None:
+async def test_newer_assignment_overtakes_a_slow_offset_fetch(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         cluster.delay_next(Api.OFFSET_FETCH, 20.0, 1, client_id="one")
         first = await start(nursery, cluster, Partitions(), client_id="one")
@@ -116,14 +116,14 @@ async def test_newer_assignment_goes_before_a_slow_fetch_of_offsets(autojump_clo
         assert trio.current_time() - began < 10
 
 
-async def test_start_that_is_looked_for_ends_with_its_session(autojump_clock: MockClock) -> None:
+async def test_slow_start_offset_is_cancelled_with_its_session(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
-        one = Asks()
+        one = SlowStart()
         first = await start(nursery, cluster, one)
-        await one.until(lambda: "asked 0" in one.calls)
+        await one.until(lambda: "start_offset 0" in one.calls)
         await trio.sleep(1)
-        asked = trio.current_time()
+        began = trio.current_time()
         await first.close()
-        assert trio.current_time() - asked < 1
+        assert trio.current_time() - began < 1
         assert first.seen(ClaimStarted) == []
         assert one.calls[-1] == "cleanup"

@@ -17,36 +17,34 @@ from tests.group.standalone_kit import ORDERS, Watched, offsets_of, take
 
 
 @pytest.mark.parametrize(
-    ("start", "begins", "why"), [(7, 7, "given"), ("oldest", 2, "oldest"), ("newest", 10, "newest"), (10, 10, "given")]
+    ("start", "first", "why"), [(7, 7, "given"), ("oldest", 2, "oldest"), ("newest", 10, "newest"), (10, 10, "given")]
 )
-async def test_partition_is_read_from_where_the_user_says(
-    autojump_clock: MockClock, start: Any, begins: int, why: str
+async def test_partition_is_read_from_the_given_start(
+    autojump_clock: MockClock, start: Any, first: int, why: str
 ) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         cluster.delete_records("orders", 0, 2)
         async with Watched(cluster) as consumer, consumer.consume_partition("orders", 0, start) as claim:
-            assert claim.initial_offset == begins
+            assert claim.initial_offset == first
             fill(cluster, 5)
-            assert await offsets_of(claim, 15 - begins) == list(range(begins, 15))
-        assert consumer.seen(ClaimStarted) == [ClaimStarted(ORDERS[0], begins, why)]
+            assert await offsets_of(claim, 15 - first) == list(range(first, 15))
+        assert consumer.seen(ClaimStarted) == [ClaimStarted(ORDERS[0], first, why)]
         (ended,) = consumer.seen(ClaimEnded)
-        assert (ended.partition, ended.offset, ended.records) == (ORDERS[0], 15, 15 - begins)
+        assert (ended.partition, ended.offset, ended.records) == (ORDERS[0], 15, 15 - first)
         assert ended.size_bytes > 0
 
 
-@pytest.mark.parametrize(("policy", "begins"), [("oldest", 0), ("newest", 10)])
-async def test_partition_without_a_start_begins_by_the_policy(
-    autojump_clock: MockClock, policy: str, begins: int
-) -> None:
+@pytest.mark.parametrize(("policy", "first"), [("oldest", 0), ("newest", 10)])
+async def test_partition_without_a_start_uses_the_policy(autojump_clock: MockClock, policy: str, first: int) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, offset_initial=policy) as consumer:
             async with consumer.consume_partition("orders", 0) as claim:
-                assert claim.position == begins
+                assert claim.position == first
 
 
-async def test_claim_has_both_views_and_tells_where_it_is(autojump_clock: MockClock) -> None:
+async def test_claim_has_messages_batches_position_and_lag(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         cluster.produce_many("orders", 0, [(None, b"x")] * 10)
         async with Watched(cluster) as consumer, consumer.consume_partition("orders", 0, "oldest") as claim:
@@ -61,9 +59,9 @@ async def test_claim_has_both_views_and_tells_where_it_is(autojump_clock: MockCl
 async def test_several_partitions_start_with_one_request_per_broker(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Api] = []
+    requested: list[Api] = []
     for api in (Api.OFFSET_FETCH, Api.LIST_OFFSETS):
-        edit_answers(monkeypatch, api, lambda _, __, api=api: asked.append(api))
+        edit_answers(monkeypatch, api, lambda _, __, api=api: requested.append(api))
     async with orders(4) as cluster, deadline():
         for number in range(4):
             fill(cluster, number, number)
@@ -74,10 +72,10 @@ async def test_several_partitions_start_with_one_request_per_broker(
                 assert list(claims) == ORDERS
                 assert consumer.claims == claims
             assert not consumer.claims
-        assert sorted(asked) == sorted([Api.OFFSET_FETCH, Api.LIST_OFFSETS])
+        assert sorted(requested) == sorted([Api.OFFSET_FETCH, Api.LIST_OFFSETS])
 
 
-async def test_offset_beside_a_mapping_is_for_those_without_one(autojump_clock: MockClock) -> None:
+async def test_common_offset_is_for_partitions_without_their_own(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         fill(cluster, 5, 0)
         fill(cluster, 5, 1)
@@ -86,7 +84,7 @@ async def test_offset_beside_a_mapping_is_for_those_without_one(autojump_clock: 
                 assert [claim.position for claim in claims.values()] == [3, 0]
 
 
-async def test_claim_that_is_ended_alone_leaves_the_others_alone(autojump_clock: MockClock) -> None:
+async def test_ended_claim_does_not_end_the_others(autojump_clock: MockClock) -> None:
     ended: list[TopicPartition] = []
 
     async def read_to_the_end(claim: Claim) -> None:
@@ -108,16 +106,14 @@ async def test_claim_that_is_ended_alone_leaves_the_others_alone(autojump_clock:
                 assert list(consumer.claims) == [ORDERS[1]]
 
 
-async def test_claim_that_has_ended_is_fetched_no_more(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ended_claim_is_no_longer_fetched(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     fetches = watch_fetches(monkeypatch)
     async with orders(2) as cluster, deadline():
         async with Watched(cluster) as consumer, consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
             await trio.sleep(5)
             assert fetches.wanted[-1] == {0, 1}
             consumer.end(claims[ORDERS[0]])
-            await trio.sleep(1)  # a fetch that is under way names it still
+            await trio.sleep(1)  # the pending fetch still contains it
             fetches.clear()
             await trio.sleep(5)
             assert set(fetches.wanted) == {frozenset({1})}
@@ -155,7 +151,7 @@ async def test_buffered_bytes_are_counted_until_processed_or_ended(
             async with consumer.consume_partitions(ORDERS[:2], "oldest") as claims:
                 await eventually(lambda: consumer.buffered_bytes > 50_000)
                 await take(claims[ORDERS[0]], 50)
-                assert consumer.buffered_bytes > 50_000, "the last one may still be worked on"
+                assert consumer.buffered_bytes > 50_000, "the last one may still be processed"
                 with trio.move_on_after(1):
                     await take(claims[ORDERS[0]], 1)
                 assert consumer.buffered_bytes == 0
@@ -177,7 +173,7 @@ async def test_partition_being_read_is_refused_until_it_ends(autojump_clock: Moc
 
         async with Watched(cluster) as consumer:
             refused = trio.Event()
-            nursery.start_soon(read_too)  # while the first one finds out where to begin
+            nursery.start_soon(read_too)  # while the first one looks up its start offset
             async with consumer.consume_partition("orders", 0, "oldest") as claim:
                 await refused.wait()
                 with pytest.raises(ValueError, match="orders-0 is being read already"):
@@ -198,7 +194,7 @@ async def test_partition_read_again_at_its_log_end_knows_the_end(autojump_clock:
                     await eventually(lambda: (claim.high_water_mark, claim.lag) == (5, 0))
 
 
-async def test_cluster_is_told_as_it_is(autojump_clock: MockClock) -> None:
+async def test_partitions_and_offsets_of_a_topic_are_returned(autojump_clock: MockClock) -> None:
     async with orders(3) as cluster, deadline():
         for number in range(3):
             for timestamp in range(100, 100 + 10 * number, 10):
@@ -219,11 +215,11 @@ async def test_cluster_is_told_as_it_is(autojump_clock: MockClock) -> None:
 async def test_message_during_a_look_up_by_time_is_not_skipped(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log's end stands for a time only as far as it has been seen to be older."""
-    asked: list[int] = []
+    """The log end is requested before the time, so it cannot skip a message that is written in between."""
+    requested: list[int] = []
 
     def produce_behind(request: Any, _: Any) -> None:
-        asked.append(request.topics[0].partitions[0].timestamp)
+        requested.append(request.topics[0].partitions[0].timestamp)
         cluster.produce("orders", 0, b"late", timestamp=2_000)
 
     async with orders() as cluster, deadline():
@@ -231,7 +227,7 @@ async def test_message_during_a_look_up_by_time_is_not_skipped(
         edit_answers(monkeypatch, Api.LIST_OFFSETS, produce_behind)
         async with Watched(cluster) as consumer:
             assert await consumer.offsets(ORDERS[:1], 5_000) == {ORDERS[0]: 1}
-            assert asked == [-1, 5_000]
+            assert requested == [-1, 5_000]
 
 
 async def test_unknown_topic_is_an_error(autojump_clock: MockClock) -> None:
@@ -268,7 +264,7 @@ async def test_cluster_that_does_not_answer_is_an_error(autojump_clock: MockCloc
 
 
 @pytest.mark.parametrize("start", [-1, True, 2**63, 1.0, "latest", b"oldest"])
-async def test_what_is_no_start_is_refused(autojump_clock: MockClock, start: Any) -> None:
+async def test_invalid_start_is_refused(autojump_clock: MockClock, start: Any) -> None:
     async with orders() as cluster, Watched(cluster, "g") as consumer:
         with pytest.raises(ValueError, match="orders-0 cannot start at"):
             async with consumer.consume_partition("orders", 0, start):
@@ -276,7 +272,7 @@ async def test_what_is_no_start_is_refused(autojump_clock: MockClock, start: Any
 
 
 @pytest.mark.parametrize("partitions", ["orders", [("orders",)], [("orders", "0")], [0]])
-async def test_what_is_no_partition_is_refused(autojump_clock: MockClock, partitions: Any) -> None:
+async def test_invalid_partition_is_refused(autojump_clock: MockClock, partitions: Any) -> None:
     async with orders() as cluster, Watched(cluster) as consumer:
         with pytest.raises(TypeError, match="is no TopicPartition"):
             async with consumer.consume_partitions(partitions):
@@ -284,7 +280,7 @@ async def test_what_is_no_partition_is_refused(autojump_clock: MockClock, partit
 
 
 async def test_unsendable_topic_is_refused_and_others_are_read(autojump_clock: MockClock) -> None:
-    """Requests for metadata name every topic that was ever looked for."""
+    """Metadata requests contain every topic that was ever requested."""
     async with orders() as cluster, Watched(cluster) as consumer, deadline(5.0):
         fill(cluster, 1)
         with pytest.raises(ConfigError, match="not UTF-8"):
@@ -304,7 +300,7 @@ def test_invalid_arguments_are_refused_before_any_io() -> None:
         Consumer("localhost")
 
 
-async def test_consumer_works_inside_of_its_block_only(autojump_clock: MockClock) -> None:
+async def test_consumer_outside_its_block_is_refused(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         consumer = Watched(cluster, "g")
         with pytest.raises(RuntimeError, match="inside its block"):
@@ -318,7 +314,7 @@ async def test_consumer_works_inside_of_its_block_only(autojump_clock: MockClock
                 pass
 
 
-async def test_what_the_block_raises_comes_out_as_it_is(autojump_clock: MockClock) -> None:
+async def test_error_of_the_block_is_raised_unchanged(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         with pytest.raises(KeyError, match="mine"):
             async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0):

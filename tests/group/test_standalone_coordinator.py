@@ -1,5 +1,7 @@
-"""The coordinator of a group, for who is no member of it: found, followed, waited for no longer than it should be. In
-memory, under virtual time."""
+"""The coordinator of a group, for a consumer that is not a member: found, followed, and waited for with a limit.
+
+In memory, under virtual time.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.group.standalone_kit import ORDERS, Watched
 
 
 @pytest.mark.parametrize("api", [Api.FIND_COORDINATOR, Api.OFFSET_FETCH])
-async def test_group_that_may_not_be_used_is_an_error_at_the_start(autojump_clock: MockClock, api: Api) -> None:
+async def test_unauthorized_group_is_an_error_at_the_start(autojump_clock: MockClock, api: Api) -> None:
     async with orders() as cluster, deadline():
         cluster.fail_next(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         async with Watched(cluster, "g") as consumer:
@@ -31,7 +33,7 @@ async def test_group_that_may_not_be_used_is_an_error_at_the_start(autojump_cloc
                 assert claim.position == 0
 
 
-async def test_coordinator_is_looked_for_until_it_is_there(autojump_clock: MockClock) -> None:
+async def test_coordinator_is_retried_until_it_is_available(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         cluster.fail_next(Api.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, 5)
         cluster.fail_next(Api.OFFSET_FETCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 2)
@@ -101,7 +103,7 @@ async def test_failing_last_commit_does_not_hide_the_blocks_error(autojump_clock
         assert [event.group for event in consumer.seen(CommitFailed)] == ["g"]
 
 
-async def test_cancelled_block_still_commits_what_is_marked(autojump_clock: MockClock) -> None:
+async def test_cancelled_block_still_commits_its_marks(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 5)
         with trio.move_on_after(0.5):
@@ -116,7 +118,7 @@ async def test_waiting_call_ends_when_the_consumer_is_closed(
 ) -> None:
     outcomes: list[str] = []
 
-    async def begin(partition: TopicPartition) -> None:
+    async def start_claim(partition: TopicPartition) -> None:
         try:
             async with consumer.consume_partitions([partition]):
                 raise AssertionError
@@ -129,7 +131,7 @@ async def test_waiting_call_ends_when_the_consumer_is_closed(
             await consumer.topic_partitions("orders")
             cut.alive = False
             for partition in ORDERS[:2]:
-                nursery.start_soon(begin, partition)
+                nursery.start_soon(start_claim, partition)
             await trio.sleep(1)
         await trio.testing.wait_all_tasks_blocked()
         assert len(outcomes) == 2

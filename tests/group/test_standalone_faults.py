@@ -72,9 +72,7 @@ async def test_truncation_while_stopped_is_found_by_the_commits_epoch(autojump_c
 
 
 @pytest.mark.parametrize("group_id", [None, "g"])
-async def test_log_cut_below_a_start_that_was_looked_up_is_found_out(
-    autojump_clock: MockClock, group_id: str | None
-) -> None:
+async def test_truncation_below_a_looked_up_start_is_detected(autojump_clock: MockClock, group_id: str | None) -> None:
     async with orders(brokers=2) as cluster, deadline():
         fill(cluster, 20)
         async with Watched(cluster, group_id, offset_initial="newest") as consumer:
@@ -106,14 +104,14 @@ async def test_truncation_below_an_unread_start_is_found_by_the_commit(
 async def test_looked_up_start_is_not_validated_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Call] = []
-    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, asked.append)
+    requested: list[Call] = []
+    on_request(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, requested.append)
     async with orders(brokers=2) as cluster, deadline():
         fill(cluster, 20)
         cluster.move_leader("orders", 0, 1)
         async with Watched(cluster) as consumer, consumer.consume_partition("orders", 0, "oldest") as claim:
             assert await offsets_of(claim, 20) == list(range(20))
-        assert not asked
+        assert not requested
 
 
 async def test_recreated_topic_fails_its_claims_and_drops_their_marks(
@@ -133,7 +131,7 @@ async def test_recreated_topic_fails_its_claims_and_drops_their_marks(
                 for claim in claims.values():
                     with pytest.raises(TopicRecreatedError):
                         await anext(aiter(claim))
-        assert committed(cluster) == {"orders-0": 0, "orders-1": 0}, "where the new topic begins, and no old mark"
+        assert committed(cluster) == {"orders-0": 0, "orders-1": 0}, "the start of the new topic, and no old mark"
 
 
 async def test_unauthorized_topic_fails_only_its_claim(autojump_clock: MockClock) -> None:
@@ -170,7 +168,7 @@ async def test_leader_that_moves_or_stops_is_followed(autojump_clock: MockClock)
 
 
 @pytest.mark.parametrize("start", [0, "oldest"])
-async def test_partition_without_a_leader_is_waited_for(autojump_clock: MockClock, start: Any) -> None:
+async def test_partition_without_a_leader_is_retried(autojump_clock: MockClock, start: Any) -> None:
     has_leader = False
 
     def leave_out(_: Any, answer: Any) -> None:
@@ -203,7 +201,7 @@ async def test_partition_without_a_leader_is_waited_for(autojump_clock: MockCloc
 
 
 async def test_retries_are_bounded_by_the_options(autojump_clock: MockClock) -> None:
-    """The error is raised where the result is wanted: by the claim, and by the commit."""
+    """The error is raised by the call that needs the result: by the claim, and by the commit."""
     async with orders(brokers=1) as cluster, deadline():
         async with Watched(cluster, "g", retry_max_attempts=3, autocommit=False) as consumer:
             async with consumer.consume_partition("orders", 0) as claim:
@@ -241,7 +239,7 @@ async def test_partition_ended_during_a_leader_look_up_is_not_read(
 async def live_once(
     cluster: EmbeddedCluster, transport: CountingTransport, canceller: CancelAtStep, read: list[int]
 ) -> None:
-    """A consumer that reads and marks ten messages of each of two partitions, under the canceller's scope."""
+    """Run a consumer that reads and marks ten messages of each of two partitions, under the canceller's scope."""
     with trio.CancelScope() as canceller.scope:
         async with Watched(cluster, "g", transport=transport, offset_initial="oldest") as consumer:
             partitions = await consumer.topic_partitions("orders")
@@ -255,7 +253,7 @@ async def live_once(
 
 
 def run(step: float) -> tuple[int, list[int], dict[str, int]]:
-    """Run one life, cancelled at `step`, and check the world after it. Return its steps, what it read and committed."""
+    """Run a consumer, cancelled at `step`, and check that nothing stays open. Return steps, read counts, commits."""
     canceller = CancelAtStep(step)
 
     async def main() -> tuple[int, list[int], dict[str, int]]:

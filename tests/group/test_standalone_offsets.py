@@ -1,4 +1,4 @@
-"""A group's committed offsets, used and kept by who is no member of it. In memory, under virtual time."""
+"""A group's committed offsets, read and written by a consumer that is not a member. In memory, under virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.group.standalone_kit import ORDERS, Watched, offsets_of, take
 async def test_new_group_commits_the_start_of_its_policy(
     autojump_clock: MockClock,
 ) -> None:
-    """Else whoever starts next resolves it anew, and skips what came in between."""
+    """Otherwise the next consumer resolves it again, and skips messages that were written meanwhile."""
     async with orders() as cluster, deadline():
         fill(cluster, 5)
         async with Watched(cluster, "g", autocommit=False) as consumer:
@@ -39,7 +39,7 @@ async def test_new_group_commits_the_start_of_its_policy(
 
 
 @pytest.mark.parametrize("start", [3, "oldest", "newest"])
-async def test_start_that_was_chosen_is_not_committed(autojump_clock: MockClock, start: Any) -> None:
+async def test_explicit_start_is_not_committed(autojump_clock: MockClock, start: Any) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 5)
         async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, start):
@@ -63,7 +63,7 @@ async def test_marks_are_committed_every_interval_and_at_the_end(autojump_clock:
                 assert cluster.committed("g")[ORDERS[0]].metadata == "so far"
                 fill(cluster, 9, 1)
                 consumer.mark_offset("orders", 0, 7)
-            # The block has ended, and the consumer is still there: marks stay what they are.
+            # The claim has ended, but the consumer is open: the partition can still be marked.
             consumer.mark_offset("orders", 1, 9)
         assert committed(cluster) == {"orders-0": 7, "orders-1": 9}
 
@@ -82,7 +82,7 @@ async def test_without_autocommit_only_commit_commits(autojump_clock: MockClock)
         assert committed(cluster) == {"orders-0": 4}
 
 
-async def test_partition_that_is_read_again_begins_behind_its_marks(autojump_clock: MockClock) -> None:
+async def test_partition_read_again_starts_after_its_marks(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, "g", autocommit_interval=3600.0) as consumer:
@@ -92,13 +92,13 @@ async def test_partition_that_is_read_again_begins_behind_its_marks(autojump_clo
                 assert claim.position == 4
 
 
-async def test_marks_that_are_held_back_outlive_their_block(autojump_clock: MockClock) -> None:
+async def test_uncommitted_marks_outlive_their_block(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, "g", autocommit=False, offset_initial="oldest") as consumer:
             async with consumer.consume_partition("orders", 0, "oldest"):
                 consumer.mark_offset("orders", 0, 4)
-            # Nothing was committed, so it begins by the policy, and what was marked is neither committed nor lost.
+            # Nothing is committed, so it starts by the policy. The mark is neither committed nor lost.
             async with consumer.consume_partition("orders", 0) as claim:
                 assert claim.position == 0
                 assert committed(cluster) == {}
@@ -106,7 +106,7 @@ async def test_marks_that_are_held_back_outlive_their_block(autojump_clock: Mock
             assert committed(cluster) == {"orders-0": 4}
 
 
-async def test_start_that_is_committed_takes_no_held_back_mark_along(autojump_clock: MockClock) -> None:
+async def test_commit_of_a_start_does_not_commit_other_marks(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, "g", autocommit=False) as consumer:
@@ -131,7 +131,7 @@ async def test_marks_move_forward_and_resets_backward(autojump_clock: MockClock)
         assert committed(cluster) == {"orders-0": 3}
 
 
-async def test_committed_tells_what_is_and_what_is_not(autojump_clock: MockClock) -> None:
+async def test_committed_has_none_for_uncommitted_partitions(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline():
         async with Watched(cluster, "g") as consumer, consumer.consume_partition("orders", 0, 0):
             consumer.mark_offset("orders", 0, 0, "none yet")
@@ -139,7 +139,7 @@ async def test_committed_tells_what_is_and_what_is_not(autojump_clock: MockClock
             assert await consumer.committed(ORDERS[:2]) == {ORDERS[0]: CommittedOffset(0, "none yet"), ORDERS[1]: None}
 
 
-async def test_reset_position_takes_the_marks_along(autojump_clock: MockClock) -> None:
+async def test_reset_position_moves_the_marks_back(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline():
         fill(cluster, 10)
         async with Watched(cluster, "g", offset_out_of_range="oldest") as consumer:
@@ -160,7 +160,7 @@ async def test_partition_that_was_never_read_cannot_be_marked(autojump_clock: Mo
 # -- a group in use -----------------------------------------------------------------------------------
 
 
-async def test_group_in_use_takes_no_commits_and_the_error_says_so(autojump_clock: MockClock) -> None:
+async def test_group_in_use_refuses_commits_with_a_clear_error(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 10)
         handler = Recorder()
@@ -169,7 +169,7 @@ async def test_group_in_use_takes_no_commits_and_the_error_says_so(autojump_cloc
         await eventually(lambda: committed(cluster) == {"orders-0": 10})
         async with Watched(cluster, "g", autocommit=False) as consumer:
             async with consumer.consume_partition("orders", 0) as claim:
-                assert claim.position == 10  # reading what the group has committed does no harm
+                assert claim.position == 10  # reading the group's commits does no harm
                 consumer.mark_offset("orders", 0, 42)
                 with pytest.raises(CommitError, match="the group is in use by subscribed members") as caught:
                     await consumer.commit()
@@ -212,16 +212,16 @@ async def test_autocommit_to_a_group_in_use_is_reported_and_raised(
         assert "in use by subscribed members" in failures[0].cause
 
 
-async def test_static_members_id_is_not_spent_on_commits_of_no_member(
+async def test_commit_without_a_member_has_no_instance_id(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[tuple[str | None, str, int]] = []
 
-    def look(request: Any, _: Any) -> None:
+    def record(request: Any, _: Any) -> None:
         sent.append((request.group_instance_id, request.member_id, request.generation_id_or_member_epoch))
 
     async with orders() as cluster, deadline():
-        edit_answers(monkeypatch, Api.OFFSET_COMMIT, look)
+        edit_answers(monkeypatch, Api.OFFSET_COMMIT, record)
         async with Watched(cluster, "g", group_instance_id="one") as consumer:
             async with consumer.consume_partition("orders", 0):
                 pass
@@ -231,7 +231,7 @@ async def test_static_members_id_is_not_spent_on_commits_of_no_member(
 # -- without a group ----------------------------------------------------------------------------------
 
 
-async def test_without_a_group_id_there_is_nothing_to_commit_to(autojump_clock: MockClock) -> None:
+async def test_marks_and_commits_without_a_group_id_are_refused(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline(), Watched(cluster) as consumer:
         fill(cluster, 1)
         async with consumer.consume_partition("orders", 0, "oldest") as claim:

@@ -1,4 +1,4 @@
-"""Static membership (KIP-345), as eager and cooperative members live it. Virtual time."""
+"""Static membership (KIP-345) of eager and cooperative members. Virtual time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ protocols = pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", 
 
 
 @protocols
-@pytest.mark.parametrize("who", [0, 1], ids=["leader", "follower"])
+@pytest.mark.parametrize("restarted", [0, 1], ids=["leader", "follower"])
 async def test_restart_within_the_session_timeout_moves_nothing(
-    autojump_clock: MockClock, options: dict[str, Any], who: int
+    autojump_clock: MockClock, options: dict[str, Any], restarted: int
 ) -> None:
     async with orders(4) as cluster, deadline() as nursery:
         options = {**options, "session_timeout": 30.0}
@@ -33,19 +33,19 @@ async def test_restart_within_the_session_timeout_moves_nothing(
         await eventually(lambda: [len(handler.claims) for handler in handlers] == [2, 2])
         await trio.sleep(10)
         before, generation = [handler.claims for handler in handlers], cluster.describe_group("g").generation
-        calls = list(handlers[1 - who].calls)
-        await members[who].close()
+        calls = list(handlers[1 - restarted].calls)
+        await members[restarted].close()
         await trio.sleep(10)
-        handlers[who] = Partitions()
-        members[who] = await start_member(
-            nursery, cluster, handlers[who], group_instance_id=f"i-{who}", metadata_max_age=20.0, **options
+        handlers[restarted] = Partitions()
+        members[restarted] = await start_member(
+            nursery, cluster, handlers[restarted], group_instance_id=f"i-{restarted}", metadata_max_age=20.0, **options
         )
-        await eventually(lambda: bool(handlers[who].claims))
+        await eventually(lambda: bool(handlers[restarted].claims))
         await trio.sleep(40)
         assert [handler.claims for handler in handlers] == before
-        assert handlers[1 - who].calls == calls, "the other has heard of nothing"
+        assert handlers[1 - restarted].calls == calls, "the other member is not called"
         assert cluster.describe_group("g").generation == generation
-        if who == 0:
+        if restarted == 0:
             cluster.add_partitions("orders", 6)
             await eventually(lambda: [len(handler.claims) for handler in handlers] == [3, 3])
 
@@ -82,7 +82,7 @@ async def test_new_member_with_the_same_instance_id_fences_the_old(
 
 
 @protocols
-async def test_returning_member_with_a_taken_instance_id_is_fenced(
+async def test_returning_member_whose_instance_id_is_taken_is_fenced(
     autojump_clock: MockClock, options: dict[str, Any]
 ) -> None:
     async with orders(2) as cluster, deadline() as nursery:
@@ -104,7 +104,7 @@ async def test_returning_member_with_a_taken_instance_id_is_fenced(
 
 
 @protocols
-async def test_member_is_fenced_while_its_join_is_held(autojump_clock: MockClock, options: dict[str, Any]) -> None:
+async def test_member_is_fenced_during_its_pending_join(autojump_clock: MockClock, options: dict[str, Any]) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         one, two, silent = Partitions(), Partitions(), Partitions()
         cut = CutOff(cluster.transport)
@@ -113,7 +113,7 @@ async def test_member_is_fenced_while_its_join_is_held(autojump_clock: MockClock
             nursery, cluster, silent, transport=cut, session_timeout=30.0, rebalance_timeout=40.0, **options
         )
         await eventually(lambda: len(one.claims) == len(silent.claims) == 1)
-        cut.alive = False  # it will not rejoin: the join phase takes as long as it may
+        cut.alive = False  # it will not rejoin: the join phase lasts until it expires
         await start_member(nursery, cluster, Partitions(), **options)
         await trio.sleep(10)
         second = await start_member(nursery, cluster, two, group_instance_id="i-1", **options)

@@ -33,7 +33,7 @@ def zero(status: GroupStatus) -> PartitionStatus:
     return next(one for one in status.partitions if one.partition == ZERO)
 
 
-async def test_member_tells_its_state_and_where_its_partitions_stand(autojump_clock: MockClock) -> None:
+async def test_status_has_the_state_and_positions_of_a_member(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         cluster.produce_many("orders", 0, [(None, b"x")] * 10)
         handler = Recorder()
@@ -59,7 +59,7 @@ async def test_member_tells_its_state_and_where_its_partitions_stand(autojump_cl
 
 
 class Slow(ConsumerGroupHandler):
-    """Takes a message, and is let go on."""
+    """A handler that waits with each message until `go_on` is set."""
 
     def __init__(self) -> None:
         self.taken = trio.Event()
@@ -73,7 +73,7 @@ class Slow(ConsumerGroupHandler):
             session.mark_message(message)
 
 
-async def test_handler_that_does_not_come_back_is_seen_and_how_long(autojump_clock: MockClock) -> None:
+async def test_status_shows_how_long_a_handler_is_busy(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         cluster.produce_many("orders", 0, [(None, b"x" * 1000)] * 3)
         handler = Slow()
@@ -111,7 +111,7 @@ async def test_status_without_a_leader_counts_attempts(autojump_clock: MockClock
         await trio.sleep(5)
         one = zero(member.group.status())
         assert one.activity is Activity.RETRYING
-        assert one.attempt == 1  # metadata, which would tell of a leader, is itself asked for again and again
+        assert one.attempt == 1  # the metadata request that would return the leader is itself retried
         assert one.attempts == (bound or 0)
         assert one.reason
         assert one.broker == -1
@@ -124,7 +124,7 @@ async def test_status_without_a_leader_counts_attempts(autojump_clock: MockClock
 
 
 class Held(ConsumerGroupHandler):
-    """Finds out for long where a partition begins, and then keeps all that it takes."""
+    """A handler whose `start_offset` takes long, and which then holds all that it reads."""
 
     async def start_offset(self, partition: TP, committed: object) -> int:
         await trio.sleep(20)
@@ -152,7 +152,7 @@ async def test_status_of_a_starting_partition_and_one_without_room(autojump_cloc
 
 
 class Landing(ConsumerGroupHandler):
-    """Says what it does with what it has taken."""
+    """A handler that reports its work on each message."""
 
     def __init__(self) -> None:
         self.go_on = trio.Event()
@@ -170,7 +170,7 @@ class Landing(ConsumerGroupHandler):
             session.tell(Landed(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1, seconds=9.0))
 
 
-async def test_what_a_handler_says_of_its_work_is_seen_and_counted(autojump_clock: MockClock) -> None:
+async def test_work_that_a_handler_reports_is_shown_and_counted(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Landing()
         member = await start_member(nursery, cluster, handler, max_processing_time=20.0)
@@ -193,12 +193,12 @@ async def test_what_a_handler_says_of_its_work_is_seen_and_counted(autojump_cloc
         assert (one.activity, one.landed) == (Activity.FETCHING, 2)
         meters = member.group.meters.topics["orders"]
         assert (meters.landing_seconds.count, meters.landing_seconds.total) == (2, 18.0)
-        assert meters.records == 0  # its claim has not ended
+        assert meters.records == 0  # the claim has not ended yet
         await member.close()
         assert member.group.meters.topics["orders"].records == 2
 
 
-async def test_marks_on_their_way_are_seen(autojump_clock: MockClock) -> None:
+async def test_status_shows_a_pending_commit(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler, autocommit_interval=1.0)
@@ -251,7 +251,7 @@ async def test_status_is_giving_up_until_the_session_ends(autojump_clock: MockCl
 
 
 class RevokesSlowly(Recorder):
-    """Under a cooperative assignor."""
+    """A handler for a cooperative assignor, whose first revocation takes long."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,20 +275,20 @@ async def test_status_is_giving_up_only_for_revoked_partitions(
         await eventually(lambda: bool(handler.revoked))
         await trio.sleep(5)
         doing = {one.partition: (one.activity, round(one.seconds)) for one in member.group.status().partitions}
-        (gone,) = handler.revoked
-        assert doing.pop(gone) == (Activity.GIVING_UP, 5)
+        (revoked,) = handler.revoked
+        assert doing.pop(revoked) == (Activity.GIVING_UP, 5)
         assert [activity for activity, _ in doing.values()] == [Activity.FETCHING]
         await other.close()
         await member.close()
 
 
-async def test_status_tells_committed_and_landed_lag_apart(autojump_clock: MockClock) -> None:
-    """A handler that lands up to offset 10, has read 30, and holds the last; the log has 40."""
+async def test_status_distinguishes_committed_and_landed_lag(autojump_clock: MockClock) -> None:
+    """The handler has landed up to offset 10, and read up to 30; it still holds the last message. The log end is 40."""
 
     written: dict[int, int] = {}
 
     def at_60_s() -> float:
-        """A minute after the record at offset 10 was written."""
+        """Return the time one minute after the record at offset 10 was written."""
         return written.get(10, 0) / 1000 + 60
 
     class Lands(ConsumerGroupHandler):
@@ -329,7 +329,7 @@ async def test_age_of_the_oldest_record_is_0_when_all_is_committed(autojump_cloc
         await member.close()
 
 
-def test_oldest_timestamp_is_of_the_first_batch_that_is_not_done() -> None:
+def test_oldest_timestamp_is_of_the_first_unfinished_batch() -> None:
     read = ReadTimestamps()
     assert read.oldest(0) is None
     for start in range(0, 100_000, 10):
@@ -340,5 +340,5 @@ def test_oldest_timestamp_is_of_the_first_batch_that_is_not_done() -> None:
     assert read.oldest(100_000) is None
     read.add(0, 10, 7)
     read.add(10, 20, 8)
-    read.add(5, 12, 9)  # read anew, from further back
+    read.add(5, 12, 9)  # read again, from an earlier offset
     assert read.oldest(0) == 9

@@ -40,13 +40,13 @@ def partition(number: int) -> TopicPartition:
 
 
 class Streaming(StreamHandler):
-    """Marks and keeps every message; `on_message` may do more, before the mark."""
+    """A handler that keeps and marks every message. `on_message` is called before the mark."""
 
     def __init__(self, streams: int = 1, on_message: OnMessage | None = None, *, by_batch: bool = False) -> None:
         self.streams = streams
         self.feeds: list[Stream] = []
         self.taken: list[tuple[int, int, int]] = []
-        """(stream, partition, offset)"""
+        """(stream, partition, offset) of each message."""
         self.calls: list[str] = []
         self.session: Session | None = None
         self._on_message = on_message
@@ -94,7 +94,7 @@ async def test_two_members_with_two_streams_share_five_partitions(
 ) -> None:
     async with orders(5) as cluster, deadline() as nursery:
         handlers = {name: Recorder() for name in ("C1_0", "C1_1", "C2_0", "C2_1")}
-        for name in ("C2_1", "C1_0", "C2_0", "C1_1"):  # whoever joins first
+        for name in ("C2_1", "C1_0", "C2_0", "C1_1"):  # in any order
             await start_member(nursery, cluster, handlers[name], client_id=name)
         await eventually(lambda: all(h.sessions and h.sessions[-1].claims for h in handlers.values()))
         await eventually(lambda: len({h.sessions[-1].generation for h in handlers.values()}) == 1)
@@ -146,23 +146,23 @@ async def test_stream_alternates_between_partitions_batch_by_batch(autojump_cloc
         handler = Streaming()
         await start_member(nursery, cluster, handler)
         await eventually(lambda: len(handler.taken) == 58 * 3)
-        turns = [number for _, number, _ in handler.taken][::3]
-        assert [number for _, number, _ in handler.taken] == [n for turn in turns for n in [turn] * 3], "whole batches"
-        last = {number: len(turns) - 1 - turns[::-1].index(number) for number in (1, 3)}
+        order = [number for _, number, _ in handler.taken][::3]
+        assert [number for _, number, _ in handler.taken] == [n for one in order for n in [one] * 3], "whole batches"
+        last = {number: len(order) - 1 - order[::-1].index(number) for number in (1, 3)}
         assert last[3] <= 3 * 2 + 2
         assert last[1] <= 3 * 6 + 2
 
 
 async def test_busy_partition_starves_none(autojump_clock: MockClock) -> None:
-    """A partition always has more; the other one's messages come right after the batch that is being read."""
-    waits: list[int] = []
+    """One partition always has more messages. The other's messages come right after the current batch."""
+    delays: list[int] = []
 
     async def produce_more(session: Session, stream: Stream, message: Message) -> None:
         await trio.sleep(0.001)
         if message.partition == 0:
             fill(cluster, 1, 0)
         else:
-            waits.append(len(handler.offsets(0)) - produced_at[message.offset])
+            delays.append(len(handler.offsets(0)) - produced_at[message.offset])
 
     produced_at: list[int] = []
     async with orders(2) as cluster, deadline() as nursery:
@@ -173,12 +173,12 @@ async def test_busy_partition_starves_none(autojump_clock: MockClock) -> None:
             await trio.sleep(0.3)
             produced_at.append(len(handler.offsets(0)))
             fill(cluster, 1, 1)
-        await eventually(lambda: len(waits) == 10)
+        await eventually(lambda: len(delays) == 10)
         assert len(handler.offsets(0)) > 1000
-        assert max(waits) < 60, "what is taken until a fetch returns, no more"
+        assert max(delays) < 60, "no more than is read until a fetch returns"
 
 
-async def test_views_and_the_claims_own_iterators_share_their_places(autojump_clock: MockClock) -> None:
+async def test_stream_and_claim_iterators_share_their_positions(autojump_clock: MockClock) -> None:
     taken: list[tuple[int, int]] = []
 
     class Mixed(StreamHandler):
@@ -256,7 +256,7 @@ async def test_failing_stream_names_its_partition(
 
     async def fail(session: Session, stream: Stream, message: Message) -> None:
         if (message.partition, message.offset) == (1, 2):
-            await trio.sleep(1)  # the other stream has its turn
+            await trio.sleep(1)  # the other stream runs
             raise boom
 
     async with orders(3) as cluster, deadline() as nursery:
@@ -274,7 +274,7 @@ async def test_failing_stream_names_its_partition(
         assert handler.calls == ["setup", "end 1", "revoked 0 1 2", "cleanup"]
 
 
-async def test_stream_that_fails_with_nothing_in_hand_is_named_itself(autojump_clock: MockClock) -> None:
+async def test_failing_stream_without_a_current_message_is_named(autojump_clock: MockClock) -> None:
     class Hasty(StreamHandler):
         async def consume_stream(self, session: Session, stream: Stream) -> None:
             with trio.move_on_after(5):
@@ -318,7 +318,7 @@ async def test_caught_read_error_is_raised_again(
             while len(errors) < 4:
                 try:
                     async for message in stream:
-                        taken.append((message.partition, message.offset))  # noqa: PERF401 - as far as it goes
+                        taken.append((message.partition, message.offset))  # noqa: PERF401 - read until the error
                 except CorruptRecordError as error:
                     errors.append(str(error))
                     await trio.sleep(1)
@@ -330,10 +330,10 @@ async def test_caught_read_error_is_raised_again(
         await start_member(nursery, cluster, Stubborn())
         await eventually(lambda: len(errors) == 4)
         assert len(set(errors)) == 1
-        assert taken == [(0, 0), (0, 1)], "they take turns"
+        assert taken == [(0, 0), (0, 1)], "partitions alternate"
 
 
-async def test_stream_that_returns_ends_the_session_and_says_so(autojump_clock: MockClock) -> None:
+async def test_stream_that_returns_ends_the_session_with_a_reason(autojump_clock: MockClock) -> None:
     class Returns(Streaming):
         async def consume_stream(self, session: Session, stream: Stream) -> None:
             await anext(aiter(stream))
@@ -346,7 +346,7 @@ async def test_stream_that_returns_ends_the_session_and_says_so(autojump_clock: 
         assert member.seen(SessionEnding)[0].reason == "stream 0 (orders-0 at 1) returned"
 
 
-async def test_stream_that_does_not_end_is_cancelled_after_the_grace(autojump_clock: MockClock) -> None:
+async def test_stream_that_does_not_return_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
     class Deaf(StreamHandler):
         streams = 2
 
@@ -357,14 +357,14 @@ async def test_stream_that_does_not_end_is_cancelled_after_the_grace(autojump_cl
         member = await start_member(nursery, cluster, Deaf(), claim_grace=5.0, close_timeout=60.0)
         await eventually(lambda: bool(member.seen(SessionStarted)))
         await trio.sleep(1)
-        asked = trio.current_time()
+        began = trio.current_time()
         await member.close()
-        assert trio.current_time() - asked == pytest.approx(5.0, abs=0.5)
+        assert trio.current_time() - began == pytest.approx(5.0, abs=0.5)
         assert [(e.partition, e.grace) for e in member.seen(ClaimCancelled)] == [(partition(0), pytest.approx(5.0))]
         assert member.error is None
 
 
-async def test_stream_that_swallows_its_cancellation_is_named(autojump_clock: MockClock) -> None:
+async def test_stream_that_ignores_cancellation_is_reported(autojump_clock: MockClock) -> None:
     release = trio.Event()
 
     class Stubborn(StreamHandler):
@@ -387,7 +387,7 @@ async def test_stream_that_swallows_its_cancellation_is_named(autojump_clock: Mo
 
 
 @pytest.mark.parametrize("count", [0, -1, True, 2.0, "2"])
-async def test_number_of_streams_that_cannot_be_is_refused_at_once(autojump_clock: MockClock, count: Any) -> None:
+async def test_invalid_number_of_streams_is_refused_at_once(autojump_clock: MockClock, count: Any) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Streaming(count))
         await member.ended.wait()
@@ -396,10 +396,10 @@ async def test_number_of_streams_that_cannot_be_is_refused_at_once(autojump_cloc
         assert not cluster.describe_group("g").members
 
 
-# -- claims that come and go -------------------------------------------------------------------------------------
+# -- claims added and revoked ------------------------------------------------------------------------------------
 
 
-async def test_streams_without_partitions_wait_and_get_what_is_added(autojump_clock: MockClock) -> None:
+async def test_stream_without_partitions_waits_for_added_ones(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Streaming(3)
         member = await start_member(nursery, cluster, handler, metadata_max_age=5.0, **COOPERATIVE)
@@ -414,8 +414,10 @@ async def test_streams_without_partitions_wait_and_get_what_is_added(autojump_cl
         assert {(stream, number) for stream, number, _ in handler.taken} == {(0, 0), (0, 3), (1, 1), (1, 4), (2, 2)}
 
 
-async def taken_over(nursery: trio.Nursery, cluster: EmbeddedCluster, member: Running) -> tuple[float, Streaming]:
-    """Start a second member; how long it takes until it has its first claim, and what reads it."""
+async def start_second_member(
+    nursery: trio.Nursery, cluster: EmbeddedCluster, member: Running
+) -> tuple[float, Streaming]:
+    """Start a second member. Return the seconds until its first claim, and its handler."""
     began, second = trio.current_time(), Streaming()
     await start_member(nursery, cluster, second, heartbeat_interval=1.0, **COOPERATIVE)
     await eventually(lambda: bool(second.feeds) and bool(second.feeds[0].claims))
@@ -423,7 +425,7 @@ async def taken_over(nursery: trio.Nursery, cluster: EmbeddedCluster, member: Ru
     return trio.current_time() - began, second
 
 
-async def test_revoked_partition_in_hand_waits_for_the_handler(
+async def test_revoked_partition_waits_for_the_message_in_the_handler(
     autojump_clock: MockClock,
 ) -> None:
     async def slow(session: Session, stream: Stream, message: Message) -> None:
@@ -436,8 +438,8 @@ async def test_revoked_partition_in_hand_waits_for_the_handler(
         await eventually(lambda: handler.partitions() == [[0, 1]])
         many(cluster, 1, batches=2, size=3)
         await eventually(lambda: len(handler.taken) == 1)
-        after, second = await taken_over(nursery, cluster, member)
-        assert 11 < after < 15
+        seconds, second = await start_second_member(nursery, cluster, member)
+        assert 11 < seconds < 15
         assert second.partitions() == [[1]]
         assert handler.partitions() == [[0]]
         assert handler.calls == ["setup", "revoked 1"]
@@ -447,11 +449,11 @@ async def test_revoked_partition_in_hand_waits_for_the_handler(
         await trio.sleep(60)
         fill(cluster, 3, 0)
         await eventually(lambda: handler.offsets(0) == [0, 1, 2])
-        assert member.seen(ClaimCancelled) == [], "and no deadline is left behind"
+        assert member.seen(ClaimCancelled) == [], "no deadline remains"
 
 
 async def test_revoked_partition_ends_while_another_is_being_read(autojump_clock: MockClock) -> None:
-    """Coming back for the next message is enough, and the batch is read to its end."""
+    """The handler only has to request its next message. The current batch is read to its end."""
 
     async def slow(session: Session, stream: Stream, message: Message) -> None:
         await trio.sleep(1)
@@ -463,8 +465,8 @@ async def test_revoked_partition_ends_while_another_is_being_read(autojump_clock
         many(cluster, 0, batches=3, size=100)
         many(cluster, 1, batches=3, size=100)
         await eventually(lambda: len(handler.taken) == 105)  # in the second batch
-        after, second = await taken_over(nursery, cluster, member)
-        assert after < 5
+        seconds, second = await start_second_member(nursery, cluster, member)
+        assert seconds < 5
         assert second.partitions() == [[2]]
         assert len(handler.taken) < 115
         await eventually(lambda: len(handler.taken) == 600)
@@ -473,13 +475,13 @@ async def test_revoked_partition_ends_while_another_is_being_read(autojump_clock
         assert all(len(set(partitions[first : first + 100])) == 1 for first in range(0, 600, 100))
 
 
-async def test_waiting_stream_lets_a_revoked_partition_go_at_once(autojump_clock: MockClock) -> None:
+async def test_waiting_stream_releases_a_revoked_partition_at_once(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         handler = Streaming()
         member = await start_member(nursery, cluster, handler, heartbeat_interval=1.0, **COOPERATIVE)
         await eventually(lambda: handler.partitions() == [[0, 1]])
-        after, _ = await taken_over(nursery, cluster, member)
-        assert after < 3
+        seconds, _ = await start_second_member(nursery, cluster, member)
+        assert seconds < 3
 
 
 async def test_stream_that_exceeds_its_grace_is_cancelled(
@@ -510,7 +512,7 @@ async def test_stream_that_exceeds_its_grace_is_cancelled(
         assert "cleanup" in handler.calls
         await eventually(lambda: sum(len(h.offsets(1)) for h in [handler, *others]) == 3)
         taken = [offset for h in [handler, *others] for offset in h.offsets(1)]
-        assert sorted(taken) == [0, 0, 1], "what it had comes again"
+        assert sorted(taken) == [0, 0, 1], "its unfinished message comes again"
         assert not member.ended.is_set()
 
 
@@ -532,7 +534,7 @@ async def test_stream_that_loses_all_partitions_waits_for_others(autojump_clock:
         await eventually(lambda: (handler.offsets(0), handler.offsets(1)) == ([0, 1], [0, 1]))
 
 
-# -- anything, in any order -------------------------------------------------------------------------------------
+# -- random steps -----------------------------------------------------------------------------------------------
 
 _STEP = st.one_of(
     st.tuples(st.just("produce"), st.tuples(st.integers(0, 3), st.integers(1, 9))),
@@ -550,7 +552,7 @@ _STEP = st.one_of(
     st.sampled_from(["range", "cooperative-sticky"]),
     st.sampled_from([0.0, 0.02]),
 )
-def test_whoever_comes_and_goes_streams_lose_and_repeat_nothing(
+def test_streams_lose_and_repeat_nothing_in_random_steps(
     steps: list[tuple[str, Any]], streams: int, by_batch: bool, strategy: str, seconds: float
 ) -> None:
     async def dawdle(session: Session, stream: Stream, message: Message) -> None:
@@ -598,7 +600,7 @@ def test_whoever_comes_and_goes_streams_lose_and_repeat_nothing(
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
-def test_claims_are_not_read_one_by_one() -> None:
+def test_stream_handler_does_not_implement_consume_claim() -> None:
     claim = Claim.__new__(Claim)
     with pytest.raises(NotImplementedError):
         trio.run(Streaming().consume_claim, None, claim)

@@ -46,7 +46,7 @@ def cluster_of(topics: Mapping[str, int]) -> EmbeddedCluster:
 async def start(
     nursery: trio.Nursery, cluster: EmbeddedCluster, handler: ConsumerGroupHandler, **options: Any
 ) -> Running:
-    """A member that looks at metadata once a minute; `assignor` names its assignor."""
+    """Start a member that refreshes metadata once a minute. `assignor` names its assignor."""
     assignor = options.pop("assignor", "range")
     return await start_member(
         nursery, cluster, handler, **{"metadata_max_age": 60.0, "rebalance_strategies": (assignor,), **options}
@@ -88,12 +88,12 @@ async def test_topic_that_appears_and_matches_is_read_from_its_start(autojump_cl
         cluster.create_topic("orders-us", 2)
         fill(cluster, 3, 1, topic="orders-us")
         await one.received(3)
-        assert one.offsets("orders-us", 1) == [0, 1, 2], "whatever the initial offset: it was not there before"
+        assert one.offsets("orders-us", 1) == [0, 1, 2], "read from its start in spite of `newest`: it is new"
         assert one.claims == {"orders-eu": (0,), "orders-us": (0, 1)}
         assert rebalances(member) == 2
 
 
-async def test_topic_that_a_pattern_taken_up_later_matches_is_not_new(autojump_clock: MockClock) -> None:
+async def test_topic_that_a_later_pattern_matches_is_not_new(autojump_clock: MockClock) -> None:
     """The topic has existed all the time, so the policy decides its start offset."""
     async with cluster_of({"orders-eu": 1, "orders-us": 1}) as cluster, deadline() as nursery:
         one = Claims()
@@ -117,7 +117,7 @@ async def test_pattern_that_matches_nothing_yet_waits_for_a_topic(autojump_clock
         await one.received(2)
 
 
-async def test_two_pattern_members_meet_a_new_topic_with_one_rebalance(autojump_clock: MockClock) -> None:
+async def test_new_topic_of_two_pattern_members_causes_one_rebalance(autojump_clock: MockClock) -> None:
     async with cluster_of({"orders-eu": 2}) as cluster, deadline() as nursery:
         one, two = Claims(), Claims()
         pattern = re.compile("orders-.*")
@@ -145,7 +145,7 @@ async def test_added_partitions_are_read_from_their_start(autojump_clock: MockCl
         fill(cluster, 4, 2)
         await one.received(4)
         assert one.offsets("orders", 2) == [0, 1, 2, 3]
-        assert one.offsets("orders", 0) == [], "what was there before is read by the policy"
+        assert one.offsets("orders", 0) == [], "older partitions start by the policy"
         why = {str(e.partition): e.why for e in member.seen(ClaimStarted)}
         assert why["orders-2"] == "added"
 
@@ -176,7 +176,7 @@ async def test_new_member_learns_added_partitions_from_the_leader(
             fill(cluster, 3, added)
         await start(nursery, cluster, two, assignors=[make_assignor()], **options)
         await eventually(lambda: len(one.messages) + len(two.messages) == 17)
-        assert {m.partition for m in two.messages} & {2, 3, 4, 5}, "it has read some of what was added"
+        assert {m.partition for m in two.messages} & {2, 3, 4, 5}, "it has read some added partitions"
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
@@ -186,7 +186,7 @@ async def test_vanished_topic_is_revoked_and_others_are_read(autojump_clock: Moc
         member = await start(nursery, cluster, one, topics=("orders", "returns"), assignor=assignor)
         await one.until(lambda: len(one.claims) == 2)
         cluster.delete_topic("returns")
-        await eventually(lambda: one.claims == {"orders": (0, 1)})  # it may have gone before it could begin
+        await eventually(lambda: one.claims == {"orders": (0, 1)})  # the topic may vanish before its claim has started
         fill(cluster, 3)
         await one.received(3)
         await trio.sleep(100)
@@ -209,7 +209,7 @@ async def test_topic_that_comes_back_is_read_from_its_start(autojump_clock: Mock
 
 @attrs.define
 class Hidden:
-    """The next `left` answers to a Metadata request tell `code` of `topic`; None: they leave it out."""
+    """An edit of the next `left` Metadata responses: `topic` gets the error `code`, or is left out if that is None."""
 
     topic: str
     code: ErrorCode | None
@@ -220,10 +220,10 @@ class Hidden:
             return
         self.left -= 1
         if self.code is None:
-            answer.topics = [told for told in answer.topics if told.name != self.topic]
-        for told in answer.topics:
-            if told.name == self.topic:
-                told.error_code, told.partitions = self.code, []
+            answer.topics = [found for found in answer.topics if found.name != self.topic]
+        for found in answer.topics:
+            if found.name == self.topic:
+                found.error_code, found.partitions = self.code, []
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, topic: str, code: ErrorCode | None) -> Hidden:
@@ -232,7 +232,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, topic: str, code: ErrorCode | None) ->
     return hidden
 
 
-UNSEEN = pytest.mark.parametrize(
+each_missing_topic = pytest.mark.parametrize(
     ("topics", "code"),
     [
         pytest.param(("orders", "returns"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="by name"),
@@ -241,8 +241,8 @@ UNSEEN = pytest.mark.parametrize(
 )
 
 
-@UNSEEN
-async def test_topic_missing_from_four_answers_is_no_change(
+@each_missing_topic
+async def test_topic_missing_from_four_responses_is_not_revoked(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, topics: Any, code: ErrorCode | None
 ) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
@@ -259,7 +259,7 @@ async def test_topic_missing_from_four_answers_is_no_change(
         assert rebalances(member) == before
 
 
-@UNSEEN
+@each_missing_topic
 async def test_topic_missing_five_times_is_revoked_within_seconds(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, topics: Any, code: ErrorCode | None
 ) -> None:
@@ -272,12 +272,12 @@ async def test_topic_missing_five_times_is_revoked_within_seconds(
         await eventually(lambda: hidden.left < 50)
         began = trio.current_time()
         await one.until(lambda: one.claims == {"orders": (0,)})
-        assert 3.8 <= trio.current_time() - began <= 15.0, "four looks more, a second apart, and those of the leader"
+        assert 3.8 <= trio.current_time() - began <= 15.0, "four more requests, a second apart, and those of the leader"
         hidden.left = 0
         await one.until(lambda: one.claims == {"orders": (0,), "returns": (0,)})
 
 
-async def test_topic_that_answers_refuse_for_now_is_never_given_up(
+async def test_topic_with_a_passing_error_is_never_revoked(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline(1000) as nursery:
@@ -307,12 +307,12 @@ async def test_topic_missing_once_stays_after_a_new_subscription(
         for _ in range(10):
             member.group.subscribe(["orders", "returns"])
         await trio.sleep(100)
-        assert rebalances(member) == before, "however often one answer is looked at"
+        assert rebalances(member) == before, "however often one response is evaluated"
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 async def test_partitions_added_during_a_sync_are_assigned_after_it(autojump_clock: MockClock, assignor: str) -> None:
-    """The leader compares what it has dealt from with what it knows by then; no later metadata would tell it."""
+    """The leader compares the metadata of its assignment with the current one. No later refresh would show a change."""
     async with orders(2) as cluster, deadline() as nursery:
         one = Claims()
         cluster.delay_next(Api.SYNC_GROUP, 3.0)
@@ -320,12 +320,12 @@ async def test_partitions_added_during_a_sync_are_assigned_after_it(autojump_clo
         await eventually(lambda: cluster.faults == ())
         began = trio.current_time()
         cluster.add_partitions("orders", 4)
-        member.group.subscribe(["orders"])  # the same again, for which it looks at the metadata
+        member.group.subscribe(["orders"])  # the same topics again: this evaluates the metadata
         await one.until(lambda: one.claims == {"orders": (0, 1, 2, 3)})
-        assert trio.current_time() - began < 4.0, "no longer than the sync has taken, and a round more"
+        assert trio.current_time() - began < 4.0, "at most the time of the sync and of one more rebalance"
         assert cluster.describe_group("g").generation == 2
         await trio.sleep(100)
-        assert cluster.describe_group("g").generation == 2, "and that was all"
+        assert cluster.describe_group("g").generation == 2, "no further rebalance"
 
 
 # -- other topics while running -----------------------------------------------------------------------
@@ -353,7 +353,7 @@ async def test_subscription_changed_during_a_rebalance_takes_effect(autojump_clo
         await one.until(lambda: one.claims == {"orders": (0,), "returns": (0,)})
 
 
-async def test_pattern_may_take_the_place_of_topics_and_back(autojump_clock: MockClock) -> None:
+async def test_pattern_replaces_topics_and_topics_replace_a_pattern(autojump_clock: MockClock) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one)
@@ -364,7 +364,7 @@ async def test_pattern_may_take_the_place_of_topics_and_back(autojump_clock: Moc
         await one.until(lambda: one.claims == {"returns": (0,)})
 
 
-async def test_same_subscription_again_is_no_rebalance(autojump_clock: MockClock) -> None:
+async def test_same_subscription_again_causes_no_rebalance(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one)
@@ -407,7 +407,7 @@ async def test_group_without_a_subscription_closes_at_once(autojump_clock: MockC
         assert member.error is None
 
 
-async def test_subscription_dropped_and_taken_up_at_once_goes_on(autojump_clock: MockClock) -> None:
+async def test_subscribe_right_after_unsubscribe_takes_effect(autojump_clock: MockClock) -> None:
     async with cluster_of({"orders": 1, "returns": 1}) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one)
@@ -417,7 +417,7 @@ async def test_subscription_dropped_and_taken_up_at_once_goes_on(autojump_clock:
         await one.until(lambda: one.claims == {"returns": (0,)})
 
 
-async def test_subscriptions_that_cannot_be_are_refused(autojump_clock: MockClock) -> None:
+async def test_invalid_subscriptions_are_refused(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         one = Claims()
         member = await start(nursery, cluster, one)
@@ -431,7 +431,7 @@ async def test_subscriptions_that_cannot_be_are_refused(autojump_clock: MockCloc
         assert one.claims == {"orders": (0,)}
 
 
-async def test_subscribing_when_nothing_runs_says_so(autojump_clock: MockClock) -> None:
+async def test_subscribe_after_consume_has_returned_raises(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         member = await start(nursery, cluster, Claims())
         await member.close()

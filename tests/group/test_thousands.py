@@ -1,4 +1,4 @@
-"""Thousands of partitions in one member: idle, it takes as many steps and sends as many bytes as with a few."""
+"""Thousands of idle partitions in one member: it needs as many steps and bytes as with a few."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.steps import Steps
 
 FEW, THOUSANDS = 50, 5_000
 SAMPLES, APART = 8, 5.0
-"""How often is looked, and how many seconds lie between."""
+"""Number of samples, and the seconds between two."""
 
 
 class Counting:
-    """A transport that counts what goes through, both ways."""
+    """A transport that counts the bytes in both directions."""
 
     def __init__(self, transport: Any) -> None:
         self.bytes = 0
@@ -46,8 +46,8 @@ class _Counted(Through):
         return data
 
 
-async def idle(partitions: int) -> tuple[float, float, int]:
-    """Steps and bytes a minute of a member that has read all there is; and how much more memory it holds at the end."""
+async def measure(partitions: int) -> tuple[float, float, int]:
+    """Return the steps and bytes a minute of a member that has read everything, and its growth in memory blocks."""
     async with orders(partitions) as cluster, deadline(3600) as nursery:
         transport = Counting(cluster.transport)
         handler = Recorder()
@@ -63,18 +63,18 @@ async def idle(partitions: int) -> tuple[float, float, int]:
             await trio.sleep(APART)
             held.append(blocks())
         trio.lowlevel.remove_instrument(steps)
-        # What is kept for a fetch that is being held is no growth, and not every sample meets one.
+        # Memory of a pending fetch is not growth. Not every sample has one, so the minimum leaves it out.
         half, minutes = SAMPLES // 2, SAMPLES * APART / 60
         return steps.count / minutes, (transport.bytes - sent) / minutes, min(held[half:]) - min(held[:half])
 
 
 def blocks() -> int:
-    """Blocks of memory that Python has in use."""
+    """Return the number of memory blocks that Python has in use."""
     gc.collect()
     return sys.getallocatedblocks()
 
 
-async def test_idle_partitions_of_many_brokers_do_not_travel(
+async def test_idle_partitions_of_many_brokers_are_not_sent(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bytes that long polls reserve do not reduce the room of the others."""
@@ -89,11 +89,11 @@ async def test_idle_partitions_of_many_brokers_do_not_travel(
 
 
 async def test_thousands_of_idle_partitions_cost_as_much_as_a_few(autojump_clock: MockClock) -> None:
-    few_steps, few_bytes, _ = await idle(FEW)
+    few_steps, few_bytes, _ = await measure(FEW)
     for _ in range(3):
-        steps, sent, grown = await idle(THOUSANDS)
+        steps, sent, grown = await measure(THOUSANDS)
         if grown < 2_000:
-            break  # other threads of this process may come, once; what a member holds grows each time
+            break  # other threads of this process may allocate once; a member that leaks grows each time
     assert steps < 1.2 * few_steps
     assert sent < 1.2 * few_bytes
     assert grown < 2_000

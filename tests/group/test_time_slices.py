@@ -1,7 +1,7 @@
-"""Other tasks keep time while a handler has all it wants at hand.
+"""Other tasks run on time while a handler has as many buffered messages as it can take.
 
-Tests that compute for real run in real time. Those of the budget that claims share (`HandlerTime`) run in virtual time:
-`blocks` moves the clock on as a call that blocks the loop would.
+Tests that really compute run in real time. Those of the time that claims share (`HandlerTime`) run in virtual time:
+`MockClock.jump` advances the clock as a call that blocks the loop would.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Feed = Claim | Stream
 
 
 def full_claim(batches: int, messages: int, number: int = 0, handler_time: HandlerTime | None = None) -> Claim:
-    """A claim with so many record batches of so many messages at hand."""
+    """Return a claim with `batches` buffered record batches of `messages` messages each."""
     partition = TopicPartition("orders", number)
     consumer = PartitionConsumer(FetchCursor(partition, 0), 10, ByteBudget(2**30).open())
     claim = Claim(consumer, Config(), None, handler_time)
@@ -49,7 +49,7 @@ def full_claim(batches: int, messages: int, number: int = 0, handler_time: Handl
 
 
 def full_stream(partitions: int, batches: int, messages: int) -> Stream:
-    """A stream with the same at hand, of so many partitions."""
+    """Return a stream with the same buffered batches, spread over several partitions."""
     stream = Stream(0, lambda claim: None)
     for number in range(partitions):
         stream._add(full_claim(batches // partitions, messages, number))
@@ -61,11 +61,11 @@ FEEDS = {
     "stream": partial(full_stream, 1),
     "stream of two": partial(full_stream, 2),
 }
-each_feed = pytest.mark.parametrize("full", FEEDS.values(), ids=FEEDS.keys())
+each_feed = pytest.mark.parametrize("make_feed", FEEDS.values(), ids=FEEDS.keys())
 
 
-async def turns_of_others(feed: AsyncIterable[Message], total: int, seconds_a_message: float) -> list[float]:
-    """The times between two turns of another task while all `total` messages are taken and computed on."""
+async def gaps_of_another_task(feed: AsyncIterable[Message], total: int, seconds_a_message: float) -> list[float]:
+    """Return the times between two steps of another task, while `total` messages are read and computed on."""
     gaps: list[float] = []
 
     async def others() -> None:
@@ -93,17 +93,17 @@ async def turns_of_others(feed: AsyncIterable[Message], total: int, seconds_a_me
 
 @each_feed
 async def test_about_a_thousand_messages_pass_between_checkpoints(
-    full: Callable[[int, int], Feed],
+    make_feed: Callable[[int, int], Feed],
 ) -> None:
     for batches in (2, 20_000 // 50):
-        gaps = await turns_of_others(full(batches, 20_000 // batches), 20_000, 0.0)
-        # The first and the last of 20 slices may go unseen; a busy machine makes them shorter.
+        gaps = await gaps_of_another_task(make_feed(batches, 20_000 // batches), 20_000, 0.0)
+        # The first and the last of 20 slices may be missed; a busy machine makes them shorter.
         assert 18 <= len(gaps) <= 200
 
 
 @each_feed
 async def test_batches_have_a_checkpoint_after_a_thousand_messages(
-    full: Callable[[int, int], Feed],
+    make_feed: Callable[[int, int], Feed],
 ) -> None:
     class Steps(trio.abc.Instrument):
         count = 0
@@ -114,7 +114,7 @@ async def test_batches_have_a_checkpoint_after_a_thousand_messages(
     me, steps = trio.lowlevel.current_task(), Steps()
     trio.lowlevel.add_instrument(steps)
     taken = since = seen = 0
-    async for batch in full(10, 10_000).batches():
+    async for batch in make_feed(10, 10_000).batches():
         if steps.count != seen:
             seen, since = steps.count, 0
         assert since <= 1000
@@ -130,8 +130,8 @@ async def test_slow_handler_yields_after_each_message(
     seconds_a_message: float,
 ) -> None:
     total = int(1.0 / seconds_a_message)
-    gaps = await turns_of_others(full_claim(1, total), total, seconds_a_message)
-    # The first turns find out what fits; the machine may be busy, so that it is the median that is held to the bound.
+    gaps = await gaps_of_another_task(full_claim(1, total), total, seconds_a_message)
+    # The first slices adapt to the handler. The machine may be busy, so only the median is compared with the bound.
     settled = sorted(gaps[3:])
     assert settled[len(settled) // 2] < max(0.03, 4 * seconds_a_message)
 
@@ -149,14 +149,14 @@ async def test_handler_becoming_slow_in_its_slice_yields() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
         async for message in claim:
-            if message.offset >= 5200:  # in the middle of a turn, which began at about 5,000
+            if message.offset >= 5200:  # in the middle of a time slice, which started at about 5,000
                 until = time.perf_counter() + 0.001
                 while time.perf_counter() < until:
                     pass
             if message.offset == 5999:
                 break
         nursery.cancel_scope.cancel()
-    assert max(gaps) < 0.4, "of 800 ms in all"
+    assert max(gaps) < 0.4, "of 800 ms in total"
 
 
 # -- the time that all claims of a member share ------------------------------------------------------
@@ -164,13 +164,13 @@ async def test_handler_becoming_slow_in_its_slice_yields() -> None:
 
 @pytest.fixture
 def one_clock(monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock) -> None:
-    """A clock that a test moves on; the real clock of time slices shows the same."""
+    """Make the real clock of time slices show the virtual time."""
     for module in (claim_module, stream_module, time_slices):
         monkeypatch.setattr(module, "perf_counter", mock_clock.current_time)
 
 
 class Passes(trio.abc.Instrument):
-    """The length of each pass of the scheduler, in virtual seconds."""
+    """An instrument that records the duration of each pass of the scheduler, in virtual seconds."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -192,7 +192,7 @@ async def passes() -> AsyncIterator[Passes]:
 
 
 async def beat(times: list[float]) -> None:
-    """Another task that needs five passes each time, as a heartbeat and its answer do."""
+    """Record the time after each five passes, which a heartbeat and its response need."""
     while True:
         for _ in range(5):
             await trio.lowlevel.checkpoint()
@@ -200,7 +200,7 @@ async def beat(times: list[float]) -> None:
 
 
 @pytest.mark.parametrize("count", [16, 200])
-async def test_fault_41_blocking_claims_give_way_after_each_message(
+async def test_fault_41_blocking_claims_yield_after_each_message(
     mock_clock: MockClock, one_clock: None, passes: Passes, count: int
 ) -> None:
     handler_time, taken, beats = HandlerTime(), list[int](), list[float]()
@@ -220,7 +220,7 @@ async def test_fault_41_blocking_claims_give_way_after_each_message(
             nursery.cancel_scope.cancel()
     assert max(passes.seconds) == pytest.approx(0.1)
     assert max(after - before for before, after in pairwise(beats)) == pytest.approx(0.1)
-    assert sorted(taken[:count]) == [*range(count)], "each claim has had a message before any has had two"
+    assert sorted(taken[:count]) == [*range(count)], "each claim has read one message before any has read two"
 
 
 async def test_fault_41_claim_becoming_slow_yields(mock_clock: MockClock, one_clock: None, passes: Passes) -> None:
@@ -246,7 +246,7 @@ async def test_fault_41_claim_becoming_slow_yields(mock_clock: MockClock, one_cl
 async def test_fault_41_blocking_claims_hold_fewer_messages(
     mock_clock: MockClock, one_clock: None, passes: Passes
 ) -> None:
-    """All of them may wake in one pass, so that it takes as long as all of them block."""
+    """All claims may wake in one pass, which then takes as long as all of them block."""
     handler_time, taken = HandlerTime(overload=0.5), 0
     wake = trio.Event()
 
@@ -274,7 +274,7 @@ async def test_fault_41_blocking_claims_hold_fewer_messages(
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
     long = [seconds for seconds in passes.seconds if seconds > 0.05]
-    assert long[0] == pytest.approx(3.2), "32 at first"
+    assert long[0] == pytest.approx(3.2), "32 claims in the first pass"
     assert max(long[1:]) < 0.9
 
 
@@ -287,7 +287,7 @@ async def test_limit_grows_again_after_an_overloaded_pass(autojump_clock: MockCl
         autojump_clock.jump(5.0)
         slices[0].release_messages()
         began = trio.current_time()
-        for each in slices:  # one more each time, while all before it keep what they have
+        for each in slices:  # one more each time, while all earlier ones keep their messages
             assert await each.wait()
             each.hold_messages()
         assert 5 < trio.current_time() - began < 20
@@ -312,7 +312,7 @@ async def test_quick_tasks_that_wait_start_many_in_a_pass(
 
 
 async def test_quick_tasks_do_not_make_each_other_wait(mock_clock: MockClock, one_clock: None) -> None:
-    """If each new task waited behind those before it, no queue of a busy member would ever end."""
+    """If each new task waited for the earlier ones, the queue of a busy member would never be empty."""
     handler_time = HandlerTime()
     with handler_time.measured():
         async with trio.open_nursery() as nursery:
@@ -325,22 +325,22 @@ async def test_quick_tasks_do_not_make_each_other_wait(mock_clock: MockClock, on
 
 
 @pytest.mark.parametrize("readers", [1, 3])
-async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(
+async def test_claim_ended_while_it_is_queued_ends_at_once(
     mock_clock: MockClock, one_clock: None, readers: int
 ) -> None:
-    """A rebalance waits for the claims that have something in hand, and for no others, however many tasks read one."""
+    """A rebalance waits only for claims whose handler has messages, however many tasks read a claim."""
     handler_time = HandlerTime(overload=0.5)
     hung, waiting = full_claim(1, 100, 0, handler_time), full_claim(1, 100, 1, handler_time)
     ended = list[int]()
 
     async def hang() -> None:
         async for _ in hung:
-            mock_clock.jump(5.0)  # so that one claim at a time is given something
+            mock_clock.jump(5.0)  # so that only one claim at a time gets messages
             await trio.sleep_forever()
 
     async def wait(number: int) -> None:
         async for _ in waiting:
-            raise AssertionError("it is given nothing while the other one has something")
+            raise AssertionError("it gets no message while the other claim has some")
         ended.append(number)
 
     with handler_time.measured():
@@ -357,17 +357,17 @@ async def test_claim_that_ends_while_it_waits_in_line_ends_at_once(
             nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("count", "time_out"), [(16, 1.0), (200, 5.0)])
-async def test_reader_with_a_time_out_keeps_its_place_in_the_line(
-    mock_clock: MockClock, one_clock: None, count: int, time_out: float
+@pytest.mark.parametrize(("count", "timeout"), [(16, 1.0), (200, 5.0)])
+async def test_reader_with_a_timeout_keeps_its_place_in_the_queue(
+    mock_clock: MockClock, one_clock: None, count: int, timeout: float
 ) -> None:
-    """The whole line takes longer than anybody waits at a time."""
+    """The whole queue takes longer than one timeout."""
     handler_time, taken = HandlerTime(overload=0.5), Counter[int]()
 
     async def read(number: int) -> None:
         messages = aiter(full_claim(1, 400, number, handler_time))
         while True:
-            with trio.move_on_after(time_out):
+            with trio.move_on_after(timeout):
                 await anext(messages)
                 mock_clock.jump(0.1)
                 taken[number] += 1
@@ -382,22 +382,22 @@ async def test_reader_with_a_time_out_keeps_its_place_in_the_line(
     assert [number for number in range(count) if taken[number] < 3] == []
 
 
-async def test_tasks_waiting_for_the_same_slice_keep_their_places(mock_clock: MockClock, one_clock: None) -> None:
-    handler_time, began = HandlerTime(), list[str]()
+async def test_tasks_that_share_a_time_slice_all_start(mock_clock: MockClock, one_clock: None) -> None:
+    handler_time, started = HandlerTime(), list[str]()
     shared, other = TimeSlice(handler_time), TimeSlice(handler_time)
 
     async def wait(one: TimeSlice, name: str) -> None:
         assert await one.wait()
-        began.append(name)
+        started.append(name)
 
     with handler_time.measured():
         async with trio.open_nursery() as nursery:
             for one, name in ((shared, "first"), (other, "other"), (shared, "second"), (other, "again")):
                 with trio.CancelScope() as scope:
                     scope.cancel()
-                    await one.wait()  # all of them have been in the line before
+                    await one.wait()  # all of them have been in the queue before
                 nursery.start_soon(wait, one, name)
-    assert sorted(began) == ["again", "first", "other", "second"]
+    assert sorted(started) == ["again", "first", "other", "second"]
     assert handler_time._queue == {}
     assert handler_time.is_free(trio.current_time())
 
@@ -413,11 +413,11 @@ async def test_jump_of_the_virtual_clock_is_no_overload(autojump_clock: MockCloc
         assert trio.current_time() == began
 
 
-async def test_cancelled_start_leaves_the_line(mock_clock: MockClock) -> None:
+async def test_cancelled_start_leaves_the_queue(mock_clock: MockClock) -> None:
     handler_time, surroundings = HandlerTime(), Mock()
     surroundings.handler_time = handler_time
     for _ in range(100):
-        handler_time.add_holder()  # more than may have something in hand
+        handler_time.add_holder()  # more than may have messages at a time
     starter = PartitionStarter(surroundings, Mock(), Mock(), Recorder(), Mock(), Mock())
     batch = starter.prepare({TopicPartition("orders", 0): None})
     async with trio.open_nursery() as nursery:
@@ -429,7 +429,7 @@ async def test_cancelled_start_leaves_the_line(mock_clock: MockClock) -> None:
 
 
 class BlocksAtStart(Recorder):
-    """Blocks once for each partition, before it has any message of it."""
+    """A handler that blocks once for each partition, before its first message."""
 
     def __init__(self, clock: MockClock, where: str) -> None:
         super().__init__()
@@ -522,7 +522,7 @@ async def test_time_without_a_processor_counts_for_no_handler(monkeypatch: pytes
     assert not handler_time.is_free(later), "it was blocked"
 
 
-def test_usage_tells_work_from_a_block() -> None:
+def test_usage_distinguishes_work_from_a_block() -> None:
     before = time_slices._usage()
     sum(range(2_000_000))
     worked = time_slices._usage()

@@ -34,16 +34,16 @@ from tests.group.kit import (
 from tests.group.test_logs import ORDERS_0, Looks, watch
 
 
-async def its_id(session: Session) -> str:
+async def topic_id_of(session: Session) -> str:
     return session.topic_id("orders")
 
 
-async def test_session_and_claim_tell_the_id_of_their_topic(autojump_clock: MockClock) -> None:
+async def test_session_and_claim_have_the_id_of_their_topic(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
-        handler = Looks(its_id)
+        handler = Looks(topic_id_of)
         await start_member(nursery, cluster, handler)
         await eventually(lambda: bool(handler.claims))
-        (topic_id,) = handler.told
+        (topic_id,) = handler.results
         assert topic_id == handler.claims[0].topic_id
         assert len(bytes.fromhex(topic_id)) == 16
         with pytest.raises(ValueError, match="other is not claimed"):
@@ -57,15 +57,15 @@ async def test_topic_has_no_id_where_brokers_have_none(
     monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.FETCH, VersionRange(4, 12))
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 3)
-        handler = Looks(its_id)
+        handler = Looks(topic_id_of)
         await start_member(nursery, cluster, handler)
         await handler.received(3)
-        assert (handler.told, handler.claims[0].topic_id) == ([""], "")
+        assert (handler.results, handler.claims[0].topic_id) == ([""], "")
 
 
 @asynccontextmanager
 async def bare_logs(cluster: EmbeddedCluster) -> AsyncIterator[tuple[Logs, Runtime]]:
-    """The logs of somebody who has not heard of any topic."""
+    """Open `Logs` without metadata of any topic."""
     config, observer = Config(), Observers([])
     backoff = Backoff.of(config)
     async with open_runtime(
@@ -75,43 +75,43 @@ async def bare_logs(cluster: EmbeddedCluster) -> AsyncIterator[tuple[Logs, Runti
         yield Logs(runtime, lookup), runtime
 
 
-async def test_topic_that_was_not_heard_of_is_looked_up_once(
+async def test_topic_without_metadata_is_looked_up_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic that matches a pattern may be known only to the leader so far."""
     async with orders() as cluster, deadline(), bare_logs(cluster) as (logs, runtime):
-        asked = watch(monkeypatch, Api.METADATA)
+        requested = watch(monkeypatch, Api.METADATA)
         runtime.metadata.follow(["orders"])
         assert logs.topic_id("orders") is None
         await logs.fetch_metadata([ORDERS_0])
         assert logs.topic_id("orders") is not None
         await logs.fetch_metadata([ORDERS_0])
-        assert len(asked) == 1
+        assert len(requested) == 1
         await logs.fetch_metadata([TopicPartition("gone", 0)])
         assert logs.topic_id("gone") is None
 
 
-async def test_topics_are_heard_of_before_the_handler_is_told_of_them(
+async def test_metadata_is_fetched_before_partitions_are_assigned(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[TopicPartition] = []
+    fetched: list[TopicPartition] = []
 
     async def fetch_metadata(self: Logs, partitions: Iterable[TopicPartition]) -> None:
         await trio.sleep(5)
-        heard.extend(partitions)
+        fetched.extend(partitions)
 
     async def look(session: Session) -> list[TopicPartition]:
-        return list(heard)
+        return list(fetched)
 
     monkeypatch.setattr(Logs, "fetch_metadata", fetch_metadata)
     async with orders(2) as cluster, deadline() as nursery:
         handler = Looks(look)
         await start_member(nursery, cluster, handler)
-        await eventually(lambda: bool(handler.told))
-        assert handler.told == [[TopicPartition("orders", 0), TopicPartition("orders", 1)]]
+        await eventually(lambda: bool(handler.results))
+        assert handler.results == [[TopicPartition("orders", 0), TopicPartition("orders", 1)]]
 
 
-async def test_topic_that_is_not_to_be_heard_of_is_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_unavailable_metadata_is_awaited_for_one_timeout(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline(), bare_logs(cluster) as (logs, _):
         cluster.drop_next(Api.METADATA, None, hang_up=False)
         began = trio.current_time()
@@ -121,9 +121,9 @@ async def test_topic_that_is_not_to_be_heard_of_is_not_waited_for(autojump_clock
 
 
 async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_clock: MockClock) -> None:
-    """A handler that has compared the id with that of what it has landed would land another topic behind it."""
+    """A handler that has compared the id with that of its table would append another topic to it."""
 
-    async def dally(session: Session) -> str:
+    async def wait_and_return_id(session: Session) -> str:
         topic_id = session.topic_id("orders")
         await trio.sleep(10)
         assert session.topic_id("orders") == topic_id
@@ -131,7 +131,7 @@ async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_cl
 
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
-        handler = Looks(dally, late=True)
+        handler = Looks(wait_and_return_id, late=True)
         member = await start_member(nursery, cluster, handler, metadata_max_age=2.0)
         await trio.sleep(5)
         cluster.delete_topic("orders")
@@ -145,7 +145,7 @@ async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_cl
 async def test_topic_that_returns_after_revocation_has_its_new_id(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.create_topic("others", 1)
-        handler = Looks(its_id)
+        handler = Looks(topic_id_of)
         options = {"rebalance_strategies": ("cooperative-sticky",), "metadata_max_age": 2.0}
         member = await start_member(nursery, cluster, handler, topics=("orders", "others"), **options)
         await eventually(lambda: len(handler.claims) == 2)
@@ -156,6 +156,6 @@ async def test_topic_that_returns_after_revocation_has_its_new_id(autojump_clock
         fill(cluster, 5)
         member.group.subscribe(["orders", "others"])
         await handler.received(5)
-        first, second = handler.told
+        first, second = handler.results
         assert first != second == handler.claims[-1].topic_id
         assert len(handler.sessions) == 1

@@ -1,4 +1,4 @@
-"""Rebalances that wait for a call of the handler: none is forgotten, and each has its deadline."""
+"""Rebalances that wait for a call of the handler: none is lost, and each has a deadline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.group.test_cooperative import Partitions, start
 
 
 class SlowSetup(Partitions):
-    """Its first set-up takes long."""
+    """A recorder whose first `setup` takes long."""
 
     async def setup(self, session: Session) -> None:
         await super().setup(session)
@@ -28,8 +28,8 @@ class SlowSetup(Partitions):
             await trio.sleep(12)
 
 
-async def test_rebalance_waiting_for_a_call_is_answered_when_ending(autojump_clock: MockClock) -> None:
-    """An assignment waits for a slow set-up, and then the next rebalance does; then the handler ends the session."""
+async def test_rebalance_that_waits_for_a_call_goes_on_at_the_end(autojump_clock: MockClock) -> None:
+    """An assignment and the next rebalance wait for a slow `setup`. Then the handler ends the session."""
     async with orders() as cluster, deadline() as nursery:
         one, two, three = SlowSetup(), Partitions(), Partitions()
         first = await start(nursery, cluster, one)
@@ -45,7 +45,7 @@ async def test_rebalance_waiting_for_a_call_is_answered_when_ending(autojump_clo
 
 
 async def test_rebalance_that_waits_for_a_call_has_a_deadline(autojump_clock: MockClock) -> None:
-    """Kept claims are read meanwhile: a member that were expelled for its slow call would lose their marks."""
+    """Kept claims are read meanwhile. If the member was expelled for its slow call, it would lose their marks."""
 
     class Slow(Partitions):
         async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
@@ -69,7 +69,7 @@ async def test_rebalance_that_waits_for_a_call_has_a_deadline(autojump_clock: Mo
         await trio.sleep(5)
         await start(nursery, cluster, Recorder(), **options)
         await trio.sleep(60)
-        assert first.seen(SessionEnding), "what was to be told was cut off"
+        assert first.seen(SessionEnding), "the slow call was cancelled"
         assert not [event for event in first.seen(SessionEnding) if event.lost]
         assert not [event for event in first.seen(MembershipChanged) if event.after == "LOST"]
 
@@ -90,14 +90,14 @@ async def test_commits_use_the_new_generation_while_a_call_is_running(autojump_c
 async def test_topic_missing_from_one_response_is_not_revoked(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that has just started may know less than there is; meanwhile a member without partitions comes."""
-    lacks = False
+    """A broker that has just started may not know all topics. Meanwhile a member without partitions joins."""
+    is_incomplete = False
 
-    def from_lacking_response(answer: Any) -> ClusterMetadata:
+    def from_incomplete_response(answer: Any) -> ClusterMetadata:
         found = from_response(answer)
-        return attrs.evolve(found, topics={}) if lacks else found
+        return attrs.evolve(found, topics={}) if is_incomplete else found
 
-    monkeypatch.setattr(sarameya.net.metadata_refresher, "from_response", from_lacking_response)
+    monkeypatch.setattr(sarameya.net.metadata_refresher, "from_response", from_incomplete_response)
 
     class Reads(Partitions):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -115,11 +115,11 @@ async def test_topic_missing_from_one_response_is_not_revoked(
         before = len(one.calls)
         await start(nursery, cluster, Recorder())
         await trio.sleep(0.3)
-        lacks = True
+        is_incomplete = True
         runtime = first.group._runtime
         assert runtime is not None
         runtime.metadata.request_refresh()
         await trio.sleep(0.3)
-        lacks = False
+        is_incomplete = False
         await trio.sleep(30)
         assert one.calls[before:] == []
