@@ -80,7 +80,7 @@ async def test_invalid_bootstrap_address_is_refused(autojump_clock: MockClock, s
 
 @pytest.mark.parametrize("group_id", ["", b"g", None, "g\udcff"])
 async def test_invalid_group_id_is_refused(autojump_clock: MockClock, group_id: Any) -> None:
-    """The last one has a surrogate, as a byte of a command line that is not UTF-8 becomes. No request can carry it."""
+    """The last one has a surrogate: a byte of a command line that is not UTF-8. No request can carry it."""
     with pytest.raises(ConfigError, match="group_id"):
         ConsumerGroup(["localhost:9092"], group_id)
 

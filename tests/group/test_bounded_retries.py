@@ -59,7 +59,7 @@ async def fail_for_good(
         cluster.fail_next(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
     member = await start_member(nursery, cluster, Commits(), autocommit=False, **options)
     if api is Api.OFFSET_COMMIT:
-        await eventually(lambda: committed(cluster) == {"orders-0": 0})  # where it starts
+        await eventually(lambda: committed(cluster) == {"orders-0": 0})  # the start offset
         received.clear()
         cluster.fail_next(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None)
     fill(cluster, 1)

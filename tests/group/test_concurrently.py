@@ -102,7 +102,7 @@ async def test_limit_bounds_the_messages_in_flight(autojump_clock: MockClock) ->
     assert feed.committed == 10
 
 
-async def test_iterator_that_waits_for_room_ends_with_the_claim(autojump_clock: MockClock) -> None:
+async def test_iterator_waiting_for_its_limit_ends_with_the_claim(autojump_clock: MockClock) -> None:
     feed, handler = feed_of(b"never", b"1"), Concurrent(limit=1)
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)

@@ -186,7 +186,7 @@ async def test_lost_membership_loses_all_and_commits_nothing(autojump_clock: Moc
         one = Partitions()
         running = await start(nursery, cluster, one, autocommit_interval=1000.0)
         await one.until(lambda: len(one.claims) == 2)
-        await eventually(lambda: len(committed(cluster)) == 2)  # where it started
+        await eventually(lambda: len(committed(cluster)) == 2)  # the start offsets
         fill(cluster, 3)
         await one.received(3)
         cluster.fail_next(Api.HEARTBEAT, code)

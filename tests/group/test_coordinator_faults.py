@@ -107,7 +107,7 @@ async def test_oversized_metadata_raises_and_the_rest_is_committed(
         assert member.error is None
 
 
-async def test_handlers_commit_of_an_old_generation_ends_the_session(autojump_clock: MockClock) -> None:
+async def test_commit_of_an_old_generation_does_not_fail_the_member(autojump_clock: MockClock) -> None:
     class Commits(Recorder):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             self._note("claim")

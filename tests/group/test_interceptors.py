@@ -59,7 +59,7 @@ class Wrap(ConsumerInterceptor):
 
 @attrs.define
 class Broken(ConsumerInterceptor):
-    """An interceptor that raises while `is_broken`, on batches that it `concerns`. Its objects are not hashable."""
+    """An interceptor that raises while `is_broken`, on batches for which `concerns` is true. It is not hashable."""
 
     on_error: OnError = "raise"
     is_broken: bool = True
@@ -135,7 +135,7 @@ async def test_changed_batch_has_the_changed_columns(autojump_clock: MockClock) 
 
 
 async def test_interceptor_that_returns_no_change_keeps_the_batch(autojump_clock: MockClock) -> None:
-    class Look(ConsumerInterceptor):
+    class Observing(ConsumerInterceptor):
         def __init__(self) -> None:
             self.batches: list[MessageBatch] = []
 
@@ -148,10 +148,10 @@ async def test_interceptor_that_returns_no_change_keeps_the_batch(autojump_clock
 
     async with orders() as cluster, deadline() as nursery:
         cluster.produce_many("orders", 0, [(None, b"x")] * 3)
-        handler, look = Batches(), Look()
-        await start_member(nursery, cluster, handler, interceptors=[look, Same()])
+        handler, observing = Batches(), Observing()
+        await start_member(nursery, cluster, handler, interceptors=[observing, Same()])
         await eventually(lambda: len(handler.batches) == 1)
-        assert handler.batches[0] is look.batches[0]
+        assert handler.batches[0] is observing.batches[0]
 
 
 async def test_consumer_without_a_group_gets_changed_messages(autojump_clock: MockClock) -> None:

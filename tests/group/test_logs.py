@@ -36,26 +36,26 @@ from tests.group.kit import (
 PARTITIONS = [TopicPartition("orders", number) for number in range(4)]
 ORDERS_0 = PARTITIONS[0]
 
-Look = Callable[[Session], Awaitable[Any]]
+LookUp = Callable[[Session], Awaitable[Any]]
 
 
-class Looks(Recorder):
-    """A recorder that keeps the `results` of `look` in `partitions_assigned`, or in `start_offset` if `late`."""
+class LookUpRecorder(Recorder):
+    """A recorder that keeps the `results` of `look_up` in `partitions_assigned`, or in `start_offset` if `late`."""
 
-    def __init__(self, look: Look, *, late: bool = False) -> None:
+    def __init__(self, look_up: LookUp, *, late: bool = False) -> None:
         super().__init__()
         self.results: list[Any] = []
         self.claims: list[Claim] = []
-        self._look = look
+        self._look_up = look_up
         self._late = late
 
     async def partitions_assigned(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         if not self._late:
-            self.results.append(await self._look(session))
+            self.results.append(await self._look_up(session))
 
     async def start_offset(self, partition: TopicPartition, committed: CommittedOffset | None) -> int | None:
         if self._late:
-            self.results.append(await self._look(self.sessions[-1]))
+            self.results.append(await self._look_up(self.sessions[-1]))
         return None
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
@@ -63,9 +63,9 @@ class Looks(Recorder):
         await super().consume_claim(session, claim)
 
 
-async def look_once(nursery: trio.Nursery, cluster: EmbeddedCluster, look: Look, **options: Any) -> Any:
-    """Return the result of `look` before the claims of a member start."""
-    handler = Looks(look)
+async def look_up_once(nursery: trio.Nursery, cluster: EmbeddedCluster, look_up: LookUp, **options: Any) -> Any:
+    """Return the result of `look_up` before the claims of a member start."""
+    handler = LookUpRecorder(look_up)
     await start_member(nursery, cluster, handler, **options)
     await eventually(lambda: bool(handler.results))
     return handler.results[0]
@@ -98,7 +98,7 @@ async def test_log_ranges_are_requested_from_each_leader_together(
         cluster.delete_records("orders", 2, 7)
         cluster.produce_transactional("orders", 3, b"open", producer_id=1)
         requested = watch(monkeypatch, Api.LIST_OFFSETS)
-        ranges = await look_once(nursery, cluster, ranges_of_all, isolation_level="read_committed")
+        ranges = await look_up_once(nursery, cluster, ranges_of_all, isolation_level="read_committed")
         assert [ranges[tp] for tp in PARTITIONS] == [LogRange(0, 10), LogRange(0, 11), LogRange(7, 12), LogRange(0, 14)]
         assert sorted(requested[:4]) == [0, 0, 1, 1], "starts and ends"
 
@@ -107,7 +107,7 @@ async def test_log_range_of_a_partition_without_leader_is_retried(autojump_clock
     async with orders(4, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 5)
         cluster.fail_next(Api.LIST_OFFSETS, ErrorCode.LEADER_NOT_AVAILABLE, None, broker_id=0)
-        handler = Looks(ranges_of_all)
+        handler = LookUpRecorder(ranges_of_all)
         await start_member(nursery, cluster, handler)
         await trio.sleep(60)
         assert handler.results == []
@@ -138,20 +138,20 @@ async def test_end_of_an_unknown_epoch_is_not_requested(
 ) -> None:
     requested = watch(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH)
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
-        assert await look_once(nursery, cluster, epochs_of(-1, -1)) == [None, None]
+        assert await look_up_once(nursery, cluster, epochs_of(-1, -1)) == [None, None]
         assert requested == []
 
 
 # -- ends of leader epochs -------------------------------------------------------------------------------
 
 
-def epochs_of(*epochs: int) -> Look:
-    async def look(session: Session) -> list[int | None]:
+def epochs_of(*epochs: int) -> LookUp:
+    async def look_up(session: Session) -> list[int | None]:
         ends = await session.epoch_ends(dict(zip(PARTITIONS, epochs, strict=False)))
         assert list(ends) == PARTITIONS[: len(epochs)]
         return list(ends.values())
 
-    return look
+    return look_up
 
 
 async def test_epoch_ends_at_the_next_epoch_or_at_the_log_end(
@@ -165,7 +165,7 @@ async def test_epoch_ends_at_the_next_epoch_or_at_the_log_end(
                 cluster.move_leader("orders", number, leader % 2)
             fill(cluster, 5, number)
         first = cluster.log("orders", 0).leader_epoch - 2
-        ends = await look_once(nursery, cluster, epochs_of(first, first + 1, first + 2, -1))
+        ends = await look_up_once(nursery, cluster, epochs_of(first, first + 1, first + 2, -1))
         assert ends == [5, 10, 15, None]
         assert sorted(requested) == [0, 1], "each leader once, none for an unknown epoch"
 
@@ -185,7 +185,7 @@ async def test_end_of_a_truncated_epoch_is_that_of_the_earlier_one(
         on_request(
             monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, lambda call: requested.extend(call.body.topics[0].partitions)
         )
-        assert await look_once(nursery, cluster, epochs_of(lost)) == [3]
+        assert await look_up_once(nursery, cluster, epochs_of(lost)) == [3]
         (partition,) = requested
         assert partition.current_leader_epoch == lost + 1, "a deposed leader that does not know it yet would refuse"
 
@@ -200,7 +200,7 @@ async def test_epoch_end_unknown_to_the_broker_is_none(
         edit_answers(monkeypatch, Api.OFFSET_FOR_LEADER_EPOCH, know_nothing)
     async with orders(2, brokers=2) as cluster, deadline() as nursery:
         fill(cluster, 5)
-        assert await look_once(nursery, cluster, epochs_of(0, 0)) == [None, None]
+        assert await look_up_once(nursery, cluster, epochs_of(0, 0)) == [None, None]
 
 
 def leave_out(request: Any, answer: Any) -> None:
@@ -215,7 +215,7 @@ async def test_epoch_end_is_requested_until_it_is_returned(
         fill(cluster, 5, 0)
         fill(cluster, 6, 1)
         epoch = cluster.log("orders", 0).leader_epoch
-        handler = Looks(epochs_of(epoch, epoch), late=True)
+        handler = LookUpRecorder(epochs_of(epoch, epoch), late=True)
         with monkeypatch.context() as patched:
             match fault:
                 case "refused":
@@ -232,13 +232,13 @@ async def test_epoch_end_is_requested_until_it_is_returned(
         assert handler.results == [[5, 6]] * 2
 
 
-@pytest.mark.parametrize("look", [epochs_of(0, 0), ranges_of_two])
-async def test_facts_of_a_partition_without_leader_are_retried(autojump_clock: MockClock, look: Look) -> None:
+@pytest.mark.parametrize("look_up", [epochs_of(0, 0), ranges_of_two])
+async def test_facts_of_a_partition_without_leader_are_retried(autojump_clock: MockClock, look_up: LookUp) -> None:
     async with EmbeddedCluster(brokers=2, in_memory=True, seed=1) as cluster, deadline() as nursery:
         cluster.create_topic("orders", 2, replication_factor=1)
         cluster.move_coordinator("g", 0)
         await cluster.stop_broker(1)
-        handler = Looks(look)
+        handler = LookUpRecorder(look_up)
         member = await start_member(nursery, cluster, handler)
         await trio.sleep(60)
         assert (len(handler.sessions), handler.results) == (1, [])
@@ -252,6 +252,6 @@ async def test_epoch_ends_raise_permanent_errors(autojump_clock: MockClock) -> N
     async with orders(1) as cluster, deadline() as nursery:
         fill(cluster, 5)
         cluster.fail_next(Api.OFFSET_FOR_LEADER_EPOCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        member = await start_member(nursery, cluster, Looks(epochs_of(0)))
+        member = await start_member(nursery, cluster, LookUpRecorder(epochs_of(0)))
         await member.ended.wait()
         assert isinstance(failure(member), TopicAuthorizationError)

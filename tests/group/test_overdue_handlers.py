@@ -223,7 +223,7 @@ class BlocksInStreams(Blocks, StreamHandler):
 async def test_handler_that_waits_for_its_time_slice_is_not_overdue(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kind: type[BlocksInClaims] | type[BlocksInStreams]
 ) -> None:
-    """It has processed all its messages, and waits while all others have their time slices."""
+    """The handler has processed all its messages, and waits while all others have their time slices."""
     for module in (claim_module, stream_module, time_slices):
         monkeypatch.setattr(module, "perf_counter", autojump_clock.current_time)
     async with orders(50) as cluster, deadline() as nursery:

@@ -1,4 +1,4 @@
-"""Endings that overlap: the last request is obeyed within its own deadline, and failures are raised."""
+"""Endings that overlap: the last request takes effect within its own deadline, and failures are raised."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_cleanup_after_a_stuck_claim_has_time(autojump_clock: MockClock) -
         release.set()
         await member.ended.wait()
         assert handler.calls[-1] == "cleanup"
-        assert "claim of orders-0" in str(failure(member)), "and no other task"
+        assert "claim of orders-0" in str(failure(member)), "no other task"
 
 
 @pytest.mark.parametrize("where", ["cleanup", "claim", "before"])

@@ -89,7 +89,7 @@ async def test_late_mark_before_new_messages_stays_at_the_position(autojump_cloc
 
 
 @pytest.mark.parametrize("marked", [0, 20])
-async def test_untaken_messages_are_not_committed_by_a_reset(autojump_clock: MockClock, marked: int) -> None:
+async def test_unread_messages_are_not_committed_by_a_reset(autojump_clock: MockClock, marked: int) -> None:
     """A new member must get the messages that the log still has."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 100)
@@ -169,7 +169,7 @@ async def test_new_claim_of_a_consumer_marks_beyond_a_truncation(autojump_clock:
                 assert committed(cluster) == {"orders-0": 70}
 
 
-async def test_truncated_log_that_grew_is_read_from_the_cut(
+async def test_truncated_log_that_grew_is_read_from_the_truncation(
     autojump_clock: MockClock,
 ) -> None:
     """The position stays within the log, but the records before it are not those that were read (KIP-320)."""

@@ -171,7 +171,7 @@ async def test_error_code_causes_the_reaction_of_its_row(
         if member.ended.is_set():
             assert request_ is Request.LEAVE or expected.raised
             assert reaction is Reaction.PROCEED or cluster.describe_group("g").members == (), "it has left"
-            assert len(then) == len(expected.then.split()), "and no further request"
+            assert len(then) == len(expected.then.split()), "no further request"
         else:
             fill(cluster, 1)
             await handler.received(5 if commit_error is None else len(handler.messages) + 1)
@@ -221,4 +221,4 @@ async def test_fatal_code_is_raised_once_with_advice(
         assert [a.refused for a in received if a.api is APIS[request_]].count(True) == 1
         ended = len(received)
         await trio.sleep(30)
-        assert len(received) == ended, "and no further request"
+        assert len(received) == ended, "no further request"

@@ -119,7 +119,7 @@ async def test_ended_claim_is_no_longer_fetched(autojump_clock: MockClock, monke
             assert set(fetches.wanted) == {frozenset({1})}
 
 
-async def test_iterators_end_with_their_block_and_with_the_consumer(autojump_clock: MockClock) -> None:
+async def test_iterator_ends_with_its_block_or_with_the_consumer(autojump_clock: MockClock) -> None:
     async def count(claim: Claim) -> None:
         counts.append(len([message async for message in claim]))
 

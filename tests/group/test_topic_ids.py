@@ -31,7 +31,7 @@ from tests.group.kit import (
     orders,
     start_member,
 )
-from tests.group.test_logs import ORDERS_0, Looks, watch
+from tests.group.test_logs import ORDERS_0, LookUpRecorder, watch
 
 
 async def topic_id_of(session: Session) -> str:
@@ -40,7 +40,7 @@ async def topic_id_of(session: Session) -> str:
 
 async def test_session_and_claim_have_the_id_of_their_topic(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
-        handler = Looks(topic_id_of)
+        handler = LookUpRecorder(topic_id_of)
         await start_member(nursery, cluster, handler)
         await eventually(lambda: bool(handler.claims))
         (topic_id,) = handler.results
@@ -57,7 +57,7 @@ async def test_topic_has_no_id_where_brokers_have_none(
     monkeypatch.setitem(versions.CLIENT_VERSIONS, Api.FETCH, VersionRange(4, 12))
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 3)
-        handler = Looks(topic_id_of)
+        handler = LookUpRecorder(topic_id_of)
         await start_member(nursery, cluster, handler)
         await handler.received(3)
         assert (handler.results, handler.claims[0].topic_id) == ([""], "")
@@ -100,12 +100,12 @@ async def test_metadata_is_fetched_before_partitions_are_assigned(
         await trio.sleep(5)
         fetched.extend(partitions)
 
-    async def look(session: Session) -> list[TopicPartition]:
+    async def look_up(session: Session) -> list[TopicPartition]:
         return list(fetched)
 
     monkeypatch.setattr(Logs, "fetch_metadata", fetch_metadata)
     async with orders(2) as cluster, deadline() as nursery:
-        handler = Looks(look)
+        handler = LookUpRecorder(look_up)
         await start_member(nursery, cluster, handler)
         await eventually(lambda: bool(handler.results))
         assert handler.results == [[TopicPartition("orders", 0), TopicPartition("orders", 1)]]
@@ -121,7 +121,7 @@ async def test_unavailable_metadata_is_awaited_for_one_timeout(autojump_clock: M
 
 
 async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_clock: MockClock) -> None:
-    """A handler that has compared the id with that of its table would append another topic to it."""
+    """Otherwise a handler that has compared the id with that of its table would append another topic to it."""
 
     async def wait_and_return_id(session: Session) -> str:
         topic_id = session.topic_id("orders")
@@ -131,7 +131,7 @@ async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_cl
 
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 5)
-        handler = Looks(wait_and_return_id, late=True)
+        handler = LookUpRecorder(wait_and_return_id, late=True)
         member = await start_member(nursery, cluster, handler, metadata_max_age=2.0)
         await trio.sleep(5)
         cluster.delete_topic("orders")
@@ -145,7 +145,7 @@ async def test_topic_recreated_after_its_id_was_reported_is_not_read(autojump_cl
 async def test_topic_that_returns_after_revocation_has_its_new_id(autojump_clock: MockClock) -> None:
     async with orders() as cluster, deadline() as nursery:
         cluster.create_topic("others", 1)
-        handler = Looks(topic_id_of)
+        handler = LookUpRecorder(topic_id_of)
         options = {"rebalance_strategies": ("cooperative-sticky",), "metadata_max_age": 2.0}
         member = await start_member(nursery, cluster, handler, topics=("orders", "others"), **options)
         await eventually(lambda: len(handler.claims) == 2)

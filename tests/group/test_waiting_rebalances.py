@@ -28,7 +28,7 @@ class SlowSetup(Partitions):
             await trio.sleep(12)
 
 
-async def test_rebalance_that_waits_for_a_call_goes_on_at_the_end(autojump_clock: MockClock) -> None:
+async def test_rebalance_waiting_for_a_call_continues_at_session_end(autojump_clock: MockClock) -> None:
     """An assignment and the next rebalance wait for a slow `setup`. Then the handler ends the session."""
     async with orders() as cluster, deadline() as nursery:
         one, two, three = SlowSetup(), Partitions(), Partitions()
