@@ -108,7 +108,9 @@ class OneStream(StreamHandler):
 
 
 @pytest.mark.parametrize(
-    "make", [Recorder, Batches, lambda: OneStream(True), lambda: OneStream(False)], ids=["each", "batch", "s", "sb"]
+    "make",
+    [Recorder, Batches, lambda: OneStream(True), lambda: OneStream(False)],
+    ids=["messages", "batches", "stream batches", "stream messages"],
 )
 async def test_handler_gets_the_messages_of_interceptors_in_order(
     autojump_clock: MockClock, make: Callable[[], Any]

@@ -153,7 +153,7 @@ async def let_retention_overtake(cluster: EmbeddedCluster, member: Any, before: 
 
 
 async def test_commit_metadata_survives_a_reset_position(autojump_clock: MockClock) -> None:
-    """A commit without metadata, beyond the landed offset, would make the next owner stop, or skip records."""
+    """A commit beyond the landed offset, not marked by the handler, would make the next owner stop, or skip records."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 20)
         handler = Lands()
