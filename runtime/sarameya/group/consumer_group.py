@@ -6,9 +6,9 @@ continue until the session has called `cleanup`, committed and left the group, a
 Rules that are easily broken:
 
 - Exceptions of the user's block are not wrapped into an ExceptionGroup: they do not pass through the nursery. The same
-  holds for `EmbeddedCluster`. Test: `tests/group/test_standalone.py::test_what_the_block_raises_comes_out_as_it_is`.
+  holds for `EmbeddedCluster`. Test: `tests/group/test_standalone.py::test_error_of_the_block_is_raised_unchanged`.
 - A failure while `consume()` is cancelled is raised together with the cancellation. Test:
-  `tests/group/test_overlapping_endings.py::test_what_fails_in_a_session_that_is_cancelled_is_raised`.
+  `tests/group/test_overlapping_endings.py::test_failure_in_a_cancelled_session_is_raised`.
 """
 
 from __future__ import annotations

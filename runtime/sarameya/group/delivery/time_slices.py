@@ -136,7 +136,7 @@ class HandlerTime(trio.abc.Instrument):
         Args:
             time_slice: The slice, whose place a cancelled wait keeps. Otherwise a task that reads with a timeout
                 shorter than the wait would never get to the head of the queue
-                (`test_reader_with_a_time_out_keeps_its_place_in_the_line`). None if a cancelled wait ends the task.
+                (`test_reader_with_a_timeout_keeps_its_place_in_the_queue`). None if a cancelled wait ends the task.
         """
         # Another task may wait for the same slice already; then this wait gets its own place.
         place = object() if time_slice is None or self._queue.get(time_slice) is not None else time_slice
