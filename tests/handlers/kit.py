@@ -93,7 +93,7 @@ class FakeSession:
 
 
 class FakeClaim:
-    """A claim whose batches the test sends by `send`, and stops by `end`."""
+    """A claim to which the test sends batches with `send`, and which it stops with `end`."""
 
     def __init__(
         self, initial_offset: int = 0, *, partition: int = 0, budget: int = 2**40, topic: str = "orders"

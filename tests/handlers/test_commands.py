@@ -1,4 +1,4 @@
-"""Entry points of the handlers' commands, which the list of commands reads without importing the commands."""
+"""Entry points of the handlers' commands. The list of commands reads them without importing the commands."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ async def test_text_prints_coordinates_key_and_value_of_each_message() -> None:
     ]
 
 
-async def test_text_of_none_and_of_other_bytes_is_told_apart() -> None:
+async def test_text_shows_null_and_invalid_utf8_differently() -> None:
     assert await printed(message(1, key=None, value=b"\xff")) == ["orders-0@1 ∅ \\xff"]
 
 
@@ -48,13 +48,13 @@ async def test_line_breaks_inside_a_json_message_stay_inside_its_line() -> None:
     assert json.loads(line)["value"] == "two\nlines"
 
 
-async def test_each_batch_is_marked_behind_its_end() -> None:
+async def test_each_batch_is_marked_at_its_next_offset() -> None:
     session = FakeSession()
     await PrintHandler(stream=io.StringIO()).consume_claim(session, claim_of([batch(0, 3), batch(3, 2, next_offset=9)]))
     assert session.marks == [("orders", 0, 3), ("orders", 0, 9)]
 
 
-async def test_stream_that_fails_raises_and_marks_nothing() -> None:
+async def test_failing_stream_raises_and_marks_nothing() -> None:
     stream, session = io.StringIO(), FakeSession()
     stream.close()
     with pytest.raises(ValueError, match="closed file"):
@@ -62,7 +62,7 @@ async def test_stream_that_fails_raises_and_marks_nothing() -> None:
     assert session.marks == []
 
 
-def test_unknown_format_is_refused_with_what_is_allowed() -> None:
+def test_unknown_format_is_refused_with_the_allowed_ones() -> None:
     with pytest.raises(ConfigError, match="format = 'xml': must be one of 'text', 'json'"):
         PrintHandler.from_options({"format": "xml"})
     with pytest.raises(ConfigError, match=r"format = \['xml'\]: must be one of 'text', 'json'"):

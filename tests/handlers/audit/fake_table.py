@@ -1,4 +1,4 @@
-"""A table in memory: chains of links, rows, versions, leftovers. A test changes them to simulate damage."""
+"""A table in memory, with chains of links, rows, versions and leftovers. Tests change them to simulate damage."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FakeTable(Table):
         raise AssertionError("an audit stages nothing")
 
     def open(self, spark: Any) -> None:
-        raise AssertionError("an audit brings no records")
+        raise AssertionError("an audit lands no records")
 
     def open_unstaged(self, spark: Any) -> None:
         self.before_call("open")

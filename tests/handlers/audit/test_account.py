@@ -1,4 +1,4 @@
-"""Every offset of a chain has a row, or a reason why it has none."""
+"""Each offset of a chain has a row, or a reason why it has no row."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def counted(link: Link, *, with_rows: int) -> tuple[ChainFacts, Counts]:
 
 @given(worlds(), st.data())
 @settings(max_examples=100, deadline=None)
-def test_sum_is_the_length_of_the_chain(world: World, data: st.DataObject) -> None:
-    """Also after a row was deleted, which is the only thing that changes."""
+def test_account_adds_up_to_the_length_of_the_chain(world: World, data: st.DataObject) -> None:
+    """The sum holds with a deleted row too, and only the account of that row changes."""
     row = data.draw(st.sampled_from(world.rows)) if world.rows else None
     fewer = attrs.evolve(world, rows=tuple(other for other in world.rows if other != row)).facts()
     for before, after in zip(world.facts().chains, fewer.chains, strict=True):
         whole, damaged = account_of(before, world.facts().counts), account_of(after, fewer.counts)  # type: ignore[arg-type]
         assert whole.offsets == damaged.offsets == before.links[-1].to_offset - before.links[0].from_offset
         assert whole.missing == 0
-        gone = whole.with_rows - damaged.with_rows
-        assert gone in (0, 1)
+        deleted = whole.with_rows - damaged.with_rows
+        assert deleted in (0, 1)
         assert min(attrs.astuple(damaged)) >= 0
-        assert damaged.missing + damaged.dropped + damaged.unknown - whole.dropped - whole.unknown == gone
+        assert damaged.missing + damaged.dropped + damaged.unknown - whole.dropped - whole.unknown == deleted

@@ -1,4 +1,4 @@
-"""Rows by span: what Arrow counts is what counting one by one gives, whatever the order and the batches."""
+"""Arrow counts the rows of each span like a count one by one, in any order and with any batches."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ rows = st.lists(
 
 
 @given(world=worlds(), others=rows, data=st.data())
-def test_counts_are_those_of_counting_one_by_one(world: World, others: list[Row], data: Any) -> None:
+def test_counts_equal_a_count_one_by_one(world: World, others: list[Row], data: Any) -> None:
     spans = spans_of(world.facts().chains, forgets=world.forgets).spans
     every = data.draw(st.permutations([*world.rows, *others]))
     batches = table(every).to_batches(max_chunksize=data.draw(st.integers(1, 30)))
     assert count_batches(batches, spans) == count_rows(every, spans)
 
 
-def test_offsets_at_block_and_batch_ends_are_told_apart() -> None:
+def test_offsets_at_ends_of_blocks_and_batches_are_distinct() -> None:
     offsets = [65_534, 65_535, 65_536, 65_537, 131_071, 131_072]
     one = table([("orders", 0, n) for n in offsets]).to_batches()
     two = table([("orders", 0, 65_536), ("orders", 0, 65_538)]).to_batches()
@@ -48,7 +48,7 @@ def test_offsets_at_block_and_batch_ends_are_told_apart() -> None:
     assert found == Counts({SPANS[1]: Count(8, 7, 65_534, 131_072)}, [])
 
 
-def test_topics_may_be_a_dictionary_and_numbers_of_any_width() -> None:
+def test_dictionary_topics_and_integers_of_any_width_are_counted() -> None:
     batch = pa.record_batch(
         {
             "topic": pa.array(["orders", "orders"]).dictionary_encode(),
@@ -60,16 +60,16 @@ def test_topics_may_be_a_dictionary_and_numbers_of_any_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "problem"),
     [
         ({"value": [1]}, "there is no column 'topic', 'partition', 'offset'"),
         ({"topic": ["a"], "partition": [1]}, "there is no column 'offset'"),
         ({"topic": ["a"], "partition": [1], "offset": ["1"]}, "wrong type of column 'offset'"),
     ],
 )
-def test_rows_that_do_not_tell_of_their_record_are_not_counted(columns: dict[str, list[Any]], told: str) -> None:
-    assert count_batches(pa.table(columns).to_batches(), SPANS) == (f"rows do not identify their records: {told}")
+def test_rows_that_do_not_identify_records_are_not_counted(columns: dict[str, list[Any]], problem: str) -> None:
+    assert count_batches(pa.table(columns).to_batches(), SPANS) == (f"rows do not identify their records: {problem}")
 
 
-def test_no_rows_are_no_counts() -> None:
+def test_no_rows_give_no_counts() -> None:
     assert count_batches([], SPANS) == count_batches(table([]).to_batches(), SPANS) == Counts({}, [])

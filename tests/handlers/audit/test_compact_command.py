@@ -31,9 +31,9 @@ def test_small_files_are_merged_and_the_table_is_proved(
     table: ParquetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compact", str(table.path), "--quiet"]) == 0
-    told = capsys.readouterr()
-    assert told.out == f"{table.name}: 3 files became 1, with 30 rows\n"
-    assert told.err == ""
+    printed = capsys.readouterr()
+    assert printed.out == f"{table.name}: 3 files became 1, with 30 rows\n"
+    assert printed.err == ""
     assert len(list(table.path.glob("*.parquet"))) == 1
     assert main(["verify", str(table.path), "--quiet"]) == 0
     capsys.readouterr()
@@ -48,23 +48,23 @@ def test_small_files_are_merged_and_the_table_is_proved(
     }
 
 
-def test_files_that_are_large_enough_stay(table: ParquetTable, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_above_the_size_are_not_compacted(table: ParquetTable, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compact", str(table.path), "--file-size", "1B"]) == 0
     assert "there are no small files" in capsys.readouterr().out
     assert len(list(table.path.glob("*.parquet"))) == 3
 
 
 @pytest.mark.parametrize(
-    ("place", "told"), [("delta:/x", "OPTIMIZE and VACUUM"), ("iceberg:c.d.t", "rewrite_data_files")]
+    ("place", "message"), [("delta:/x", "OPTIMIZE and VACUUM"), ("iceberg:c.d.t", "rewrite_data_files")]
 )
-def test_other_tables_are_compacted_by_their_own_means(
-    place: str, told: str, capsys: pytest.CaptureFixture[str]
+def test_compact_of_other_formats_names_their_own_command(
+    place: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compact", place]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("size", ["128", "0MB", "1TB", "x"])
-def test_size_is_a_number_with_a_unit(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_size_without_a_valid_unit_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compact", "x", "--file-size", size]) == 2
     assert "must be a whole number with one of B, KB, MB, GB" in capsys.readouterr().err

@@ -24,7 +24,7 @@ def facts_of(*links: object, key: ChainKey = KEY) -> Facts:
     return Facts(table="fake:orders", forgets=False, chains=(chain,), now=NOW)
 
 
-def test_findings_are_sorted_and_limited_to_twenty_of_a_kind() -> None:
+def test_findings_are_sorted_and_limited_to_twenty_per_kind() -> None:
     gaps = [attrs.evolve(link, kind=Kind.GAP, rows=0, reason="retention") for link in LINKS]
     facts = facts_of(*gaps[:30], *gaps[31:])
     findings = judge(facts)
@@ -36,28 +36,28 @@ def test_findings_are_sorted_and_limited_to_twenty_of_a_kind() -> None:
     assert len(report_document(facts, findings)["findings"]) == 60
 
 
-def test_gaps_stand_in_the_document_with_their_reasons() -> None:
+def test_document_lists_gaps_with_their_reasons() -> None:
     gap = attrs.evolve(LINKS[1], kind=Kind.GAP, rows=0, reason="retention")
     facts = facts_of(LINKS[0], gap)
     [chain] = report_document(facts, judge(facts))["chains"]
     assert chain["gaps"] == [{"number": 2, "from_offset": 1, "to_offset": 2, "reason": "retention"}]
 
 
-def test_nothing_that_a_terminal_obeys_is_printed() -> None:
+def test_terminal_control_characters_are_not_printed() -> None:
     key = ChainKey("ware\x1b[2Jhouse", "orders", 0)
     facts = facts_of(*links_of(key, 4), key=key)
     assert "\x1b" not in report_text(facts, judge(facts))
     assert "\x1b" not in finding_line(Finding(code=Code.GAP, where="\x1b[2J", text="x"))
 
 
-def test_rows_that_a_commit_did_not_record_are_a_dash() -> None:
+def test_unrecorded_number_of_rows_is_a_dash() -> None:
     facts = facts_of(LINKS[0], attrs.evolve(LINKS[1], rows=-1))
     [chain] = report_document(facts, judge(facts))["chains"]
     assert chain["rows"] is None
     assert report_text(facts, judge(facts)).splitlines()[3].split()[7:] == ["-"] * 5
 
 
-def test_leftovers_are_listed_before_the_verdict_the_oldest_first() -> None:
+def test_leftovers_are_listed_oldest_first_before_the_verdict() -> None:
     facts = attrs.evolve(facts_of(LINKS[0]), leftovers=(left("b\x1b.parquet", 2, 70), left("a.parquet", 3)))
     lines = report_text(facts, judge(facts)).splitlines()
     assert lines[5].startswith("note      leftovers: 2 leftovers of 1,070 bytes, the oldest 3.0 h old: ")

@@ -1,4 +1,4 @@
-"""The commits of a rewind, and that the next owner can start with them."""
+"""The commits of a rewind, with which the next owner of a partition can start."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan(
 
 @given(links=chains(KEY), data=st.data())
 def test_start_accepts_the_commit_of_any_rewind(links: tuple[Link, ...], data: st.DataObject) -> None:
-    """Holds for a table that is restored already or later, whatever the group had committed before."""
+    """Holds for a table restored before or after the rewind, with any earlier commit of the group."""
     head = links[-1]
     then = data.draw(st.sampled_from(links))
     before = data.draw(
@@ -78,7 +78,7 @@ def test_start_accepts_the_commit_of_any_rewind(links: tuple[Link, ...], data: s
         assert then.to_offset <= began.offset <= max(then.to_offset, after.offset)
         if move.after is not None:
             assert began == Begin(then.to_offset)
-        # Rewound too early, before the table is restored: nothing is lost, nothing is landed twice.
+        # Rewound before the table is restored: nothing is lost, nothing is landed twice.
         assert begin(KEY, then.origin, head, after, log).offset in (head.to_offset, after.offset)
 
 
@@ -91,13 +91,13 @@ def test_restored_table_is_accepted_only_after_the_rewind() -> None:
     assert begin(KEY, ORIGIN, LINKS[0], move.after, log) == Begin(4)
 
 
-def test_group_that_matches_already_is_left_alone_in_its_tail_too() -> None:
+def test_matching_commit_is_kept_also_beyond_the_head() -> None:
     for tail in (0, 3):
         [move] = plan(LINKS, LINKS, commit_of(LINKS[2], tail))
         assert (move.after, move.remark) == (None, "committed already")
 
 
-def test_chain_that_had_not_begun_goes_back_to_its_beginning() -> None:
+def test_chain_that_did_not_exist_goes_back_to_its_start() -> None:
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first={KEY: LINKS[0]})
     assert move.after == CommittedOffset(2)
     assert move.remark == "the chain did not exist yet: back to its first offset"
@@ -113,8 +113,8 @@ def test_chain_with_a_forgotten_start_goes_back_to_the_log_start(first: dict[Cha
 
 
 def test_chain_known_only_by_a_commit_is_rewound() -> None:
-    """The table was restored to before it began, so it has no trace of it any more."""
-    begun_later = ChainKey("warehouse", "orders", 1)
+    """The table was restored to a version before the chain's first link, so it does not know the chain."""
+    started_later = ChainKey("warehouse", "orders", 1)
     moves = plan(
         LINKS[:1],
         LINKS[:1],
@@ -125,11 +125,11 @@ def test_chain_known_only_by_a_commit_is_rewound() -> None:
     )
     assert [(move.key, move.after) for move in moves] == [
         (KEY, commit_of(LINKS[0])),
-        (begun_later, CommittedOffset(0)),
+        (started_later, CommittedOffset(0)),
     ]
 
 
-def test_records_that_are_gone_from_the_log_are_told() -> None:
+def test_records_deleted_from_the_log_are_reported() -> None:
     [move] = plan(LINKS[:1], LINKS[:1], commit_of(LINKS[2]), log=LogSpan(start=6, end=50))
     assert move.after == commit_of(LINKS[0])
     assert "the records from 4 on were deleted before they landed" in move.problem
@@ -137,7 +137,7 @@ def test_records_that_are_gone_from_the_log_are_told() -> None:
     assert move.problem == "the log starts at 6: offsets [2, 6) are deleted and cannot land again"
 
 
-def test_group_whose_commits_are_not_known_is_not_changed() -> None:
+def test_group_with_unknown_commits_is_not_changed() -> None:
     [move] = plan_rewind(
         Chains(now={KEY: LINKS[2]}, then={KEY: LINKS[0]}), {"billing": GroupFacts(problem="not authorised")}, {}
     )
@@ -192,7 +192,7 @@ async def stage(capsys: pytest.CaptureFixture[str]) -> Any:
         yield Stage(cluster, capsys)
 
 
-async def test_rewind_shows_then_does_then_has_nothing_to_do(table: FakeTable, stage: Stage) -> None:
+async def test_rewind_shows_executes_and_then_has_nothing_to_do(table: FakeTable, stage: Stage) -> None:
     await stage.commit(commit_of(LINKS[2]))
     code, out, err = await stage.rewind("--to-version", "7")
     assert (code, err) == (0, "")
@@ -212,7 +212,7 @@ async def test_rewind_shows_then_does_then_has_nothing_to_do(table: FakeTable, s
     assert (code, out.splitlines()[-1]) == (0, "Nothing has to be changed.")
 
 
-async def test_rewind_to_before_the_chain_began_and_to_the_head(table: FakeTable, stage: Stage) -> None:
+async def test_rewind_before_the_chain_and_to_the_head(table: FakeTable, stage: Stage) -> None:
     await stage.commit(commit_of(LINKS[2]))
     assert (await stage.rewind("--to-version", "0", "--execute"))[0] == 0
     assert await stage.committed() == {WHERE: CommittedOffset(2)}
@@ -242,12 +242,12 @@ async def test_active_group_is_shown_and_never_changed(table: FakeTable, stage: 
         nursery.cancel_scope.cancel()
 
 
-async def test_version_that_the_table_does_not_have_is_told(table: FakeTable, stage: Stage) -> None:
+async def test_unknown_version_is_an_error(table: FakeTable, stage: Stage) -> None:
     code, out, err = await stage.rewind("--to-version", "8")
     assert (code, out, err) == (2, "", "sarameya: error: fake:orders has no version 8\n")
 
 
-async def test_table_without_chains_is_told(table: FakeTable, stage: Stage) -> None:
+async def test_table_without_chains_is_an_error(table: FakeTable, stage: Stage) -> None:
     table.chains = {}
     code, _, err = await stage.rewind("--to-head")
     assert (code, "has no chain of links" in err) == (1, True)

@@ -28,7 +28,7 @@ async def test_table_without_spark_gets_no_session() -> None:
             await run(raising(KeyError("x")))
 
 
-async def test_sparks_error_is_one_line_with_advice() -> None:
+async def test_spark_error_is_one_line_with_advice() -> None:
     run = _by(ThreadEngine())
     assert await run(lambda spark: 7) == 7
     with pytest.raises(
@@ -38,6 +38,6 @@ async def test_sparks_error_is_one_line_with_advice() -> None:
 
 
 @pytest.mark.parametrize("error", [HandlerError("no such version"), LandingError("Spark has died")])
-async def test_our_own_errors_are_raised_as_they_are(error: Exception) -> None:
+async def test_errors_of_the_project_are_raised_unchanged(error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)):
         await _by(ThreadEngine())(raising(error))

@@ -1,4 +1,4 @@
-"""Leftovers to sweep, heads to restate before, and that nothing is removed that could still be appended."""
+"""A sweep removes old leftovers, but no file that a late attempt could still append: it restates idle heads first."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tried(link: Link, age: float, now: float = NOW) -> Link:
     return attrs.evolve(link, tried_at=int((now - age) * 1000))
 
 
-def test_what_is_older_is_due_and_comes_first() -> None:
+def test_older_leftovers_are_due_and_come_first() -> None:
     plan = plan_sweep([left("a", HOUR), left("b", 2 * DAY), left("c", DAY), left("d", -5.0)], DAY, NOW)
     assert [(swept.leftover.name, swept.is_due) for swept in plan] == [
         ("b", True),
@@ -53,9 +53,9 @@ def test_what_is_older_is_due_and_comes_first() -> None:
 @pytest.mark.parametrize(
     ("age", "is_forced", "is_due"), [(2 * HOUR, False, False), (DAY, False, True), (2 * HOUR, True, True)]
 )
-def test_leftover_of_others_jobs_is_kept_longer(age: float, is_forced: bool, is_due: bool) -> None:
-    theirs = attrs.evolve(left("a", age), others_may_take=DAY)
-    [swept] = plan_sweep([theirs], HOUR, NOW, is_forced=is_forced)
+def test_leftover_of_other_jobs_is_kept_longer(age: float, is_forced: bool, is_due: bool) -> None:
+    foreign = attrs.evolve(left("a", age), others_may_take=DAY)
+    [swept] = plan_sweep([foreign], HOUR, NOW, is_forced=is_forced)
     assert swept.is_due == is_due
 
 
@@ -63,14 +63,14 @@ def test_leftover_of_others_jobs_is_kept_longer(age: float, is_forced: bool, is_
     ("age", "is_restated"),
     [(3 * DAY, True), (2 * DAY, True), (2 * DAY - SKEW + 1, True), (2 * DAY - SKEW - 1, False), (HOUR, False)],
 )
-def test_chain_is_restated_unless_it_surely_grew(age: float, is_restated: bool) -> None:
+def test_chain_is_restated_unless_it_grew_since(age: float, is_restated: bool) -> None:
     plan = plan_sweep([left("a", HOUR), left("b", 2 * DAY), left("c", 3 * DAY)], DAY, NOW)
     [head] = links_of(KEY, 4)
     assert to_restate([tried(head, age)], plan) == ([tried(head, age)] if is_restated else [])
     assert to_restate([tried(head, age)], plan_sweep([left("a", HOUR)], DAY, NOW)) == []
 
 
-def test_link_that_restates_covers_nothing_and_follows() -> None:
+def test_restating_link_is_empty_and_follows_the_head() -> None:
     head = links_of(KEY, 4, 9)[-1]
     link = restated(head, NOW)
     assert link.follows(head)
@@ -101,7 +101,7 @@ def sweep(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, Any, str
     return code, json.loads(out) if "--json" in argv else out, err
 
 
-def test_sweep_shows_and_changes_nothing(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweep_without_execute_changes_nothing(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = sweep(capsys)
     assert (code, err) == (0, "")
     assert [line.split()[:5] for line in out.splitlines()[2:5]] == [
@@ -140,8 +140,8 @@ def test_sweep_with_nothing_due_restates_nothing(table: FakeTable, capsys: pytes
     assert "There are no leftovers." in sweep(capsys, "--execute")[1]
 
 
-def test_attempt_that_wins_meanwhile_is_no_leftover(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
-    """The zombie wakes right before the chain is restated, and appends its link: its data is the table's now."""
+def test_attempt_that_wins_meanwhile_is_not_removed(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
+    """A zombie appends its link right before the chain is restated, so its data now belongs to the table."""
 
     def wake(method: str) -> None:
         if method == "land" and len(table.chains[KEY]) == 2:
@@ -155,7 +155,7 @@ def test_attempt_that_wins_meanwhile_is_no_leftover(table: FakeTable, capsys: py
     assert [left.name for left in table.waste] == ["young"]
 
 
-def test_nothing_is_removed_where_a_chain_cannot_be_restated(
+def test_sweep_removes_nothing_if_a_chain_cannot_be_restated(
     table: FakeTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table.may_land = False
@@ -176,9 +176,7 @@ def test_chains_are_restated_in_jobs_of_limited_size() -> None:
         sweep_command.restate_heads(None, table, [table.chains[keys[0]][-1]], NOW)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_removed_is_told_and_the_exit_code_is_1(
-    table: FakeTable, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_removal_is_reported_and_exits_with_1(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
     table.remove_error = PermissionError(13, "Permission denied")
     code, out, _ = sweep(capsys, "--execute")
     assert code == 1
@@ -186,7 +184,7 @@ def test_what_cannot_be_removed_is_told_and_the_exit_code_is_1(
     assert "0 leftovers of 0 bytes removed." in out
 
 
-def test_young_ages_have_to_be_forced(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
+def test_young_age_limit_needs_force(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["sweep", "fake", "--quiet", "--older-than", "30min"]
     assert main(argv) == 2
     assert "--force allows it" in capsys.readouterr().err
@@ -194,31 +192,31 @@ def test_young_ages_have_to_be_forced(table: FakeTable, capsys: pytest.CaptureFi
     assert table.waste == []
 
 
-# -- of a table that takes one driver ------------------------------------------------------------
+# -- a table that allows one driver --------------------------------------------------------------
 
 
 def test_sweep_with_its_own_driver_needs_confirmation(
     table: FakeTable, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table.lock = tmp_path / "driver.lock"
-    assert sweep(capsys)[0] == 0, "who looks needs no lease"
+    assert sweep(capsys)[0] == 0, "a sweep without --execute needs no lease"
     capsys.readouterr()
     assert main(["sweep", "fake", "--quiet", "--older-than", "1d", "--execute"]) == 2
-    [told] = capsys.readouterr().err.splitlines()
-    assert "fake:orders loses commits if two Spark drivers commit at once, and this command has its own" in told
-    assert "use that (--spark sc://HOST:PORT), else stop them meanwhile, and add --single-driver" in told
+    [line] = capsys.readouterr().err.splitlines()
+    assert "fake:orders loses commits if two Spark drivers commit at once, and this command has its own" in line
+    assert "use that (--spark sc://HOST:PORT), else stop them meanwhile, and add --single-driver" in line
     assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
     assert sweep(capsys, "--execute", "--single-driver")[0] == 0
     assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["young"], 3)
 
 
-def test_sweep_with_its_own_driver_is_refused_beside_a_members(
+def test_sweep_with_its_own_driver_is_refused_beside_another(
     table: FakeTable, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table.lock = tmp_path / "driver.lock"
     with lease_of_another_process(table.lock):
         code, _, err = sweep(capsys, "--execute", "--single-driver")
-        assert code == 1, "the other one may end: not a matter of the command line"
+        assert code == 1, "not 2: the command line is valid once the other driver has ended"
         assert "fake:orders: a member, or another command, has its own driver, and the table loses" in err
         assert "(--spark sc://HOST:PORT), else stop them meanwhile, and try again" in err
         assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
@@ -241,20 +239,20 @@ def lease_of_another_process(lock: Path) -> Iterator[None]:
             other.kill()
 
 
-def test_what_the_command_is_told_of_a_table_is_told_to_it(
+def test_sweep_passes_table_options_to_the_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[tuple[str, dict[str, Any]]] = []
+    calls: list[tuple[str, dict[str, Any]]] = []
 
     def named(name: str, options: dict[str, Any]) -> FakeTable:
-        told.append((name, options))
+        calls.append((name, options))
         return FakeTable()
 
     monkeypatch.setattr(arguments, "table_named", named)
     for name in ("delta:/d", "iceberg:a.b.c"):
         assert main(["sweep", name, "--older-than", "1d", "--quiet", "--staging", "/s", "--single-driver"]) == 0
     assert main(["sweep", "delta:/d", "--older-than", "1d", "--quiet"]) == 0
-    assert told == [
+    assert calls == [
         ("delta:/d", {"staging": "/s", "single_driver": True}),
         ("iceberg:a.b.c", {"staging": "/s"}),
         ("delta:/d", {}),
@@ -264,7 +262,7 @@ def test_what_the_command_is_told_of_a_table_is_told_to_it(
     assert "staging = '/s': is for object stores: a directory has its own" in capsys.readouterr().err
 
 
-# -- of a Parquet table --------------------------------------------------------------------------
+# -- a Parquet table -----------------------------------------------------------------------------
 
 
 def test_zombie_that_wakes_after_a_sweep_loses(

@@ -1,4 +1,4 @@
-"""A sound table is proved. Each possible defect is found in its place, and nothing else is."""
+"""A sound table is proved. Each possible defect is found at its place, without other findings."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Found = set[tuple[Code, str]]
 Break = Callable[[st.DataObject, World], tuple[World, Found]]
 
 
-def against(facts: Facts, accept: tuple[Code, ...] = ()) -> Found:
-    """Return the code and place of each finding against a proof."""
+def against_proof(facts: Facts, accept: tuple[Code, ...] = ()) -> Found:
+    """Return the code and place of each finding against_proof a proof."""
     return {(finding.code, finding.where) for finding in judge(facts, accept) if finding.prevents_proof}
 
 
 @given(worlds())
 @settings(max_examples=200, deadline=None)
 def test_sound_table_is_proved(world: World) -> None:
-    assert against(world.facts()) == set()
+    assert against_proof(world.facts()) == set()
     assert is_proved(judge(world.facts()))
 
 
-# -- one thing wrong -----------------------------------------------------------------------------
+# -- one defect ----------------------------------------------------------------------------------
 
 
 def a_link(data: st.DataObject, world: World, wanted: Callable[[Link], bool] = lambda link: True) -> Link:
@@ -44,7 +44,7 @@ def a_link(data: st.DataObject, world: World, wanted: Callable[[Link], bool] = l
 
 
 def a_row(data: st.DataObject, world: World) -> tuple[str, int, int, Link]:
-    """A row that a link has brought, and that link."""
+    """Draw a row that a link landed, and that link."""
     linked = [
         (*row, link)
         for row in world.rows
@@ -67,25 +67,25 @@ def plus(world: World, *rows: tuple[str | None, int | None, int | None]) -> Worl
 
 
 def relinked(world: World, before: Link, *after: Link) -> World:
-    """The world with these links in place of one."""
+    """Return the world with the link `before` replaced by the links `after`."""
     chains = tuple(
         tuple(new for link in chain for new in (after if link == before else (link,))) for chain in world.chains
     )
     return attrs.evolve(world, chains=chains)
 
 
-def a_row_is_gone(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_is_missing(data: st.DataObject, world: World) -> tuple[World, Found]:
     *row, link = a_row(data, world)
     return without(world, tuple(row)), {(Code.ROWS_MISSING, str(link.key))}
 
 
-def a_row_is_there_twice(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_is_duplicated(data: st.DataObject, world: World) -> tuple[World, Found]:
     *row, link = a_row(data, world)
     where = str(link.key)
     return plus(world, tuple(row)), {(Code.ROWS_EXTRA, where), (Code.OFFSETS_REPEATED, where)}
 
 
-def a_row_is_in_anothers_place(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_replaces_another(data: st.DataObject, world: World) -> tuple[World, Found]:
     """Repeat one row and drop another: the number of rows is right."""
     *row, link = a_row(data, world)
     others = [
@@ -94,12 +94,12 @@ def a_row_is_in_anothers_place(data: st.DataObject, world: World) -> tuple[World
     assume(len(others) > 1)
     gone = data.draw(st.sampled_from([other for other in others if other != tuple(row)]))
     found = {(Code.OFFSETS_REPEATED, str(link.key))}
-    if link.expected_rows is not None:  # else a transform may have made the two rows of one record
+    if link.expected_rows is not None:  # otherwise a transform may have made both rows from one record
         found |= {(Code.ROWS_MISSING, str(link.key))}
     return plus(without(world, gone), tuple(row)), found
 
 
-def a_row_nobody_landed(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_of_another_writer(data: st.DataObject, world: World) -> tuple[World, Found]:
     link = a_link(data, world, lambda link: link.kind is Kind.RECORDS and link.rows < link.to_offset - link.from_offset)
     taken = {row[2] for row in world.rows if row[:2] == (link.key.topic, link.key.partition)}
     free = [offset for offset in range(link.from_offset, link.to_offset) if offset not in taken]
@@ -107,21 +107,21 @@ def a_row_nobody_landed(data: st.DataObject, world: World) -> tuple[World, Found
     return plus(world, row), {(Code.ROWS_EXTRA, str(link.key))}
 
 
-def a_record_became_nothing(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_record_has_no_outcome(data: st.DataObject, world: World) -> tuple[World, Found]:
     link = a_link(data, world, lambda link: not link.is_transformed and 0 <= link.records < link.length)
     return relinked(world, link, attrs.evolve(link, records=link.records + 1)), {
         (Code.RECORDS_UNACCOUNTED, str(link.key))
     }
 
 
-def a_row_of_no_record(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_without_a_record(data: st.DataObject, world: World) -> tuple[World, Found]:
     """Two rows of a transform may have one offset, but no row may have an offset without a record."""
     link = a_link(data, world, lambda link: link.is_transformed and 0 < link.rows == link.records - link.dead_letters)
     fewer = attrs.evolve(link, records=link.records - 1)
     return relinked(world, link, fewer), {(Code.ROWS_EXTRA, str(link.key))}
 
 
-def a_row_behind_the_head(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_after_the_head(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
     offset = head.to_offset + data.draw(st.integers(0, 10**12))
     return plus(world, (head.key.topic, head.key.partition, offset)), {(Code.ROWS_OUTSIDE, str(head.key))}
@@ -143,12 +143,12 @@ def a_row_of_another_partition(data: st.DataObject, world: World) -> tuple[World
     return plus(world, ("orders", 77, 5)), {(Code.ROWS_OUTSIDE, "orders-77")}
 
 
-def a_row_that_does_not_tell(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_row_without_coordinates(data: st.DataObject, world: World) -> tuple[World, Found]:
     row = data.draw(st.sampled_from([(None, 0, 1), ("orders", None, 1), ("orders", 0, None)]))
     return plus(world, row), {(Code.ROWS_OUTSIDE, "")}
 
 
-def an_offset_twice_before_what_is_remembered(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_duplicate_offset_before_the_remembered_links(data: st.DataObject, world: World) -> tuple[World, Found]:
     chain = data.draw(st.sampled_from(world.chains))
     assume(chain[0].from_offset > 0 and chain[0].number == 1)
     later = tuple(attrs.evolve(link, number=link.number + 3) for link in chain)
@@ -180,7 +180,7 @@ def the_first_link_is_missing(data: st.DataObject, world: World) -> tuple[World,
     return relinked(world, first), expected
 
 
-def a_link_begins_late(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_link_starts_late(data: st.DataObject, world: World) -> tuple[World, Found]:
     """Move the start of a link, as a longer batch of a zombie does: some offsets are in no link."""
     chain = data.draw(st.sampled_from(world.chains))
     assume(len(chain) > 1)
@@ -193,8 +193,8 @@ def a_link_begins_late(data: st.DataObject, world: World) -> tuple[World, Found]
     return relinked(world, link, late), {(Code.RANGE_BROKEN, str(link.key))}
 
 
-def a_link_begins_early(data: st.DataObject, world: World) -> tuple[World, Found]:
-    """Offsets that two links cover."""
+def a_link_starts_early(data: st.DataObject, world: World) -> tuple[World, Found]:
+    """Move the start of a link back: two links cover some offsets."""
     chain = data.draw(st.sampled_from(world.chains))
     assume(len(chain) > 1)
     link = data.draw(st.sampled_from(chain[1:]))
@@ -203,7 +203,7 @@ def a_link_begins_early(data: st.DataObject, world: World) -> tuple[World, Found
     return relinked(world, link, early), {(Code.RANGE_BROKEN, str(link.key))}
 
 
-def a_link_twice(data: st.DataObject, world: World) -> tuple[World, Found]:
+def a_duplicate_link_number(data: st.DataObject, world: World) -> tuple[World, Found]:
     link = a_link(data, world)
     again = attrs.evolve(
         link, from_offset=link.to_offset, rows=0, records=-1, kind=Kind.RESTATED, reason="", attempt="f" * 32
@@ -233,7 +233,7 @@ def the_table_was_restored(data: st.DataObject, world: World) -> tuple[World, Fo
     return world, {(Code.TABLE_REWOUND, str(head.key))}
 
 
-def the_table_was_restored_and_landed_in(data: st.DataObject, world: World) -> tuple[World, Found]:
+def the_table_was_restored_and_has_new_links(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
     note = CommitNote("warehouse", head.number, "e" * 32)
     world = committed(world, head, CommittedOffset(head.to_offset, note.to_metadata()))
@@ -252,7 +252,7 @@ def the_group_lands_elsewhere(data: st.DataObject, world: World) -> tuple[World,
     return world, {(Code.CHAIN_FOREIGN, str(head.key))}
 
 
-def the_topic_was_made_anew(data: st.DataObject, world: World) -> tuple[World, Found]:
+def the_topic_was_recreated(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
     assume(head.origin.topic_id)
     where = head.key.topic_partition
@@ -260,7 +260,7 @@ def the_topic_was_made_anew(data: st.DataObject, world: World) -> tuple[World, F
     return attrs.evolve(world, logs=logs), {(Code.CHAIN_FOREIGN, str(head.key))}
 
 
-def the_log_was_cut(data: st.DataObject, world: World) -> tuple[World, Found]:
+def the_log_was_truncated(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
     assume(head.to_offset > 0)
     where = head.key.topic_partition
@@ -268,7 +268,7 @@ def the_log_was_cut(data: st.DataObject, world: World) -> tuple[World, Found]:
     return attrs.evolve(world, logs=logs), {(Code.RECORDS_LOST, str(head.key))}
 
 
-def retention_was_faster(data: st.DataObject, world: World) -> tuple[World, Found]:
+def retention_removed_unlanded_records(data: st.DataObject, world: World) -> tuple[World, Found]:
     head = data.draw(st.sampled_from(world.chains))[-1]
     where = head.key.topic_partition
     start = max(head.to_offset, getattr(world.committed.get(where), "offset", 0)) + 1
@@ -277,41 +277,41 @@ def retention_was_faster(data: st.DataObject, world: World) -> tuple[World, Foun
 
 
 DEFECTS: list[Break] = [
-    a_row_is_gone,
-    a_row_is_there_twice,
-    a_row_is_in_anothers_place,
-    a_row_nobody_landed,
-    a_record_became_nothing,
-    a_row_of_no_record,
-    a_row_behind_the_head,
+    a_row_is_missing,
+    a_row_is_duplicated,
+    a_row_replaces_another,
+    a_row_of_another_writer,
+    a_record_has_no_outcome,
+    a_row_without_a_record,
+    a_row_after_the_head,
     a_row_before_the_chain,
     a_row_in_a_gap,
     a_row_of_another_partition,
-    a_row_that_does_not_tell,
-    an_offset_twice_before_what_is_remembered,
+    a_row_without_coordinates,
+    a_duplicate_offset_before_the_remembered_links,
     a_link_is_missing,
     the_first_link_is_missing,
-    a_link_begins_late,
-    a_link_begins_early,
-    a_link_twice,
+    a_link_starts_late,
+    a_link_starts_early,
+    a_duplicate_link_number,
     a_link_of_another_group,
     the_table_was_restored,
-    the_table_was_restored_and_landed_in,
+    the_table_was_restored_and_has_new_links,
     the_commit_was_moved,
     the_group_lands_elsewhere,
-    the_topic_was_made_anew,
-    the_log_was_cut,
-    retention_was_faster,
+    the_topic_was_recreated,
+    the_log_was_truncated,
+    retention_removed_unlanded_records,
 ]
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-def test_defect_is_found_where_it_is_and_nothing_else(defect: Break, data: st.DataObject) -> None:
+def test_each_defect_is_found_at_its_place_alone(defect: Break, data: st.DataObject) -> None:
     world, expected = defect(data, data.draw(worlds()))
     findings = judge(world.facts())
-    assert against(world.facts()) == expected
+    assert against_proof(world.facts()) == expected
     assert not is_proved(findings)
     assert all(
         finding.remedy for finding in findings if finding.prevents_proof and finding.code not in _SELF_EXPLAINING
@@ -320,19 +320,19 @@ def test_defect_is_found_where_it_is_and_nothing_else(defect: Break, data: st.Da
 
 
 _SELF_EXPLAINING = (Code.CHAIN_FOREIGN, Code.RECORDS_LOST)
-"""Their text is the start rule's, remedy included."""
+"""Codes whose text, from the rule for the start offset, includes the remedy."""
 
 
 @given(worlds(), st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-def test_accepted_findings_are_shown_and_do_not_count(world: World, data: st.DataObject) -> None:
-    world, expected = a_row_is_gone(data, world)
-    assert against(world.facts(), (Code.ROWS_MISSING,)) == set()
-    assert against(world.facts(), (Code.ROWS_EXTRA,)) == expected
+def test_accepted_findings_are_shown_but_do_not_prevent_proof(world: World, data: st.DataObject) -> None:
+    world, expected = a_row_is_missing(data, world)
+    assert against_proof(world.facts(), (Code.ROWS_MISSING,)) == set()
+    assert against_proof(world.facts(), (Code.ROWS_EXTRA,)) == expected
     assert {f.code for f in judge(world.facts(), (Code.ROWS_MISSING,)) if f.accepted} == {Code.ROWS_MISSING}
 
 
-# -- what a world of Hypothesis does not have ----------------------------------------------------
+# -- cases that the strategies do not generate ---------------------------------------------------
 
 KEY = ChainKey("warehouse", "orders", 3)
 FIRST = Link(
@@ -355,54 +355,54 @@ def texts(facts: Facts) -> list[str]:
     return [f"{finding.code}: {finding.text}" for finding in judge(facts)]
 
 
-def test_nothing_is_said_of_what_is_all_right() -> None:
+def test_sound_table_has_no_findings() -> None:
     assert texts(SOUND) == []
 
 
 def test_table_without_chains_is_not_proved() -> None:
     facts = Facts(table="parquet:/nowhere", forgets=False, chains=(), now=NOW)
-    assert against(facts) == {(Code.NO_CHAINS, "")}
+    assert against_proof(facts) == {(Code.NO_CHAINS, "")}
 
 
 @pytest.mark.parametrize(
-    ("links", "told"),
+    ("links", "message"),
     [
         ((), "links 1 to 2 are missing"),
         ((FIRST,), "link 2 is missing"),
         ((FIRST, attrs.evolve(SECOND, attempt="b2")), "link 2 is not by attempt a2 any more"),
     ],
 )
-def test_head_that_is_not_among_the_links_is_missing(links: tuple[Link, ...], told: str) -> None:
-    assert any(told in text for text in texts(chain(links=links)))
-    assert (Code.LINK_MISSING, str(KEY)) in against(chain(links=links))
+def test_head_that_is_not_among_the_links_is_link_missing(links: tuple[Link, ...], message: str) -> None:
+    assert any(message in text for text in texts(chain(links=links)))
+    assert (Code.LINK_MISSING, str(KEY)) in against_proof(chain(links=links))
 
 
-def test_chain_without_any_link_is_told() -> None:
-    assert against(chain(head=None, links=())) >= {(Code.LINK_MISSING, str(KEY))}
+def test_chain_without_links_is_link_missing() -> None:
+    assert against_proof(chain(head=None, links=())) >= {(Code.LINK_MISSING, str(KEY))}
 
 
-def test_links_that_cannot_be_read_are_told_with_their_reason() -> None:
+def test_unreadable_links_are_reported_with_the_reason() -> None:
     facts = attrs.evolve(chain(links=(), problem="0007.json is no manifest"), counts=None)
-    assert against(facts) == {(Code.LINKS_UNREADABLE, str(KEY))}
+    assert against_proof(facts) == {(Code.LINKS_UNREADABLE, str(KEY))}
     assert "links-unreadable: 0007.json is no manifest" in texts(facts)
 
 
-def test_rows_that_cannot_be_read_are_wrong() -> None:
+def test_unreadable_rows_prevent_proof() -> None:
     facts = attrs.evolve(SOUND, counts=None, unreadable="FileNotFoundError: part-7.parquet")
-    assert against(facts) == {(Code.ROWS_UNREADABLE, "")}
+    assert against_proof(facts) == {(Code.ROWS_UNREADABLE, "")}
 
 
 def test_uncounted_rows_leave_the_links_proved() -> None:
     facts = attrs.evolve(SOUND, counts=None, uncounted="there is no column 'offset'")
-    assert against(facts) == set()
+    assert against_proof(facts) == set()
     assert texts(facts) == [
         "rows-uncounted: the rows were not counted, so only the links are proved: there is no column 'offset'"
     ]
 
 
-def test_link_that_recorded_no_rows_is_held_against_nothing() -> None:
+def test_link_without_a_number_of_rows_does_not_prevent_proof() -> None:
     facts = chain(links=(FIRST, attrs.evolve(SECOND, rows=-1)))
-    assert against(facts) == set()
+    assert against_proof(facts) == set()
     assert texts(facts) == [
         "rows-uncounted: link 2, offsets [9, 12): its commit recorded no number of rows, there are 3"
     ]
@@ -410,9 +410,9 @@ def test_link_that_recorded_no_rows_is_held_against_nothing() -> None:
 
 def test_offsets_of_overlapping_sinks_are_not_counted() -> None:
     other = ChainKey("lake", "orders", 3)
-    beside = ChainFacts(key=other, head=None, links=(attrs.evolve(FIRST, key=other),))
-    facts = attrs.evolve(SOUND, chains=(*SOUND.chains, beside), cluster=None)
-    assert against(facts) == set()
+    overlapping = ChainFacts(key=other, head=None, links=(attrs.evolve(FIRST, key=other),))
+    facts = attrs.evolve(SOUND, chains=(*SOUND.chains, overlapping), cluster=None)
+    assert against_proof(facts) == set()
     assert (
         "rows-uncounted: the rows were not counted, so only the links are proved: the sinks 'lake', 'warehouse' have "
         in (texts(facts)[0])
@@ -424,8 +424,8 @@ def test_offsets_of_overlapping_sinks_are_not_counted() -> None:
         committed={},
         logs={KEY.topic_partition: LogSpan(start=0, end=14)},
     )
-    assert against(world.facts()) == set()
-    assert against(plus(world, ("orders", 3, 14)).facts()) == {(Code.ROWS_OUTSIDE, str(other))}
+    assert against_proof(world.facts()) == set()
+    assert against_proof(plus(world, ("orders", 3, 14)).facts()) == {(Code.ROWS_OUTSIDE, str(other))}
 
 
 def test_links_appended_meanwhile_explain_later_rows() -> None:
@@ -437,15 +437,15 @@ def test_links_appended_meanwhile_explain_later_rows() -> None:
         logs={KEY.topic_partition: LogSpan(start=0, end=14)},
     )
     facts = world.facts()
-    assert against(facts) == {(Code.ROWS_OUTSIDE, str(KEY))}
+    assert against_proof(facts) == {(Code.ROWS_OUTSIDE, str(KEY))}
     facts = attrs.evolve(facts, chains=(attrs.evolve(facts.chains[0], later=(third,)),))
-    assert against(facts) == set()
+    assert against_proof(facts) == set()
     assert "landed-meanwhile: link 3 was appended meanwhile: their rows were not counted" in texts(facts)
     beyond = attrs.evolve(plus(world, ("orders", 3, 14)).facts(), chains=facts.chains)
-    assert against(beyond) == {(Code.ROWS_OUTSIDE, str(KEY))}
+    assert against_proof(beyond) == {(Code.ROWS_OUTSIDE, str(KEY))}
 
 
-def test_chain_that_began_meanwhile_explains_rows_without_one() -> None:
+def test_chain_started_meanwhile_explains_its_rows() -> None:
     key = ChainKey("warehouse", "orders", 4)
     first = attrs.evolve(FIRST, key=key)
     world = World(
@@ -455,31 +455,31 @@ def test_chain_that_began_meanwhile_explains_rows_without_one() -> None:
         logs={},
     )
     facts = attrs.evolve(world.facts(), cluster=None)
-    assert against(facts) == {(Code.ROWS_OUTSIDE, "orders-4")}
-    begun = ChainFacts(key=key, head=None, later=(first,))
-    assert against(attrs.evolve(facts, chains=(*facts.chains, begun))) == set()
+    assert against_proof(facts) == {(Code.ROWS_OUTSIDE, "orders-4")}
+    started = ChainFacts(key=key, head=None, later=(first,))
+    assert against_proof(attrs.evolve(facts, chains=(*facts.chains, started))) == set()
 
 
-def test_cluster_that_does_not_tell_leaves_it_unproved() -> None:
+def test_unknown_cluster_facts_prevent_proof() -> None:
     cluster = ClusterFacts(
         groups={"billing": GroupFacts(problem="no broker answers")},
         logs={KEY.topic_partition: LogSpan(problem="the partition has no leader")},
     )
     facts = attrs.evolve(SOUND, cluster=cluster)
-    assert against(facts) == {(Code.CLUSTER_SILENT, ""), (Code.CLUSTER_SILENT, str(KEY))}
+    assert against_proof(facts) == {(Code.CLUSTER_SILENT, ""), (Code.CLUSTER_SILENT, str(KEY))}
     assert "cluster-silent: the committed offsets of group 'billing' are unknown: no broker answers" in texts(facts)
 
 
-def test_rewound_table_is_found_also_where_the_log_is_not_known() -> None:
+def test_rewound_table_is_found_without_the_log() -> None:
     cluster = ClusterFacts(
         groups={"billing": GroupFacts(committed={KEY.topic_partition: CommittedOffset(12)})},
         logs={},
     )
     facts = attrs.evolve(chain(head=FIRST, links=(FIRST,)), cluster=cluster, counts=None)
-    assert (Code.COMMIT_MOVED, str(KEY)) in against(facts)
+    assert (Code.COMMIT_MOVED, str(KEY)) in against_proof(facts)
 
 
-def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
+def test_lag_gaps_forgotten_links_and_leftovers_are_notes() -> None:
     gap = attrs.evolve(SECOND, kind=Kind.GAP, rows=0, reason="retention")
     facts = attrs.evolve(
         chain(links=(attrs.evolve(FIRST, number=8), attrs.evolve(gap, number=9)), head=attrs.evolve(gap, number=9)),
@@ -494,7 +494,7 @@ def test_lag_gaps_what_is_forgotten_and_leftovers_are_to_be_known() -> None:
             Leftover(name="b", size_bytes=234, changed=NOW, what="a staged file"),
         ),
     )
-    assert against(facts) == set()
+    assert against_proof(facts) == set()
     assert texts(facts) == [
         "links-forgotten: the table remembers links from 8 on: offsets before 5 are not proved",
         "gap: link 9 leaves out offsets [9, 12): retention",
@@ -513,7 +513,7 @@ def test_every_code_has_a_severity() -> None:
 # -- records, rows and dead letters ------------------------------------------------------------------
 
 PLAIN = attrs.evolve(FIRST, records=4)
-"""Four records, four rows."""
+"""A link of four records with four rows."""
 
 
 def judged(link: Link, count: Count | None) -> Found:
@@ -521,7 +521,7 @@ def judged(link: Link, count: Count | None) -> Found:
     (span, *_) = spans_of([chain], forgets=False).spans
     counts = Counts({span: count}) if count else None
     uncounted = "" if count else "--links-only"
-    return against(attrs.evolve(SOUND, chains=(chain,), counts=counts, uncounted=uncounted, cluster=None))
+    return against_proof(attrs.evolve(SOUND, chains=(chain,), counts=counts, uncounted=uncounted, cluster=None))
 
 
 def test_duplicate_does_not_hide_a_lost_record() -> None:
@@ -530,23 +530,23 @@ def test_duplicate_does_not_hide_a_lost_record() -> None:
     assert judged(attrs.evolve(PLAIN, is_transformed=True), Count(4, 3, 5, 8)) == {(Code.OFFSETS_REPEATED, where)}
 
 
-def test_loss_that_a_link_shows_is_found_without_a_count() -> None:
+def test_loss_recorded_in_a_link_is_found_without_a_count() -> None:
     assert judged(attrs.evolve(PLAIN, rows=3), None) == {(Code.RECORDS_UNACCOUNTED, str(KEY))}
     assert judged(attrs.evolve(PLAIN, rows=3, dead_letters=1), None) == set()
     assert judged(attrs.evolve(PLAIN, rows=3, is_transformed=True), None) == set()
 
 
-def test_deleted_rows_of_a_link_without_their_number_are_missing() -> None:
+def test_deleted_rows_of_an_older_link_are_missing() -> None:
     unknown = attrs.evolve(PLAIN, rows=-1)
     assert judged(unknown, Count(4, 4, 5, 8)) == set()
     assert judged(unknown, Count(3, 3, 5, 8)) == {(Code.ROWS_MISSING, str(KEY))}
 
 
-def test_what_is_unknown_is_named() -> None:
+def test_unknown_offsets_and_dead_letters_are_notes() -> None:
     old, letters = attrs.evolve(FIRST, rows=3), attrs.evolve(PLAIN, rows=3, dead_letters=1)
     for link, code in ((old, Code.OFFSETS_UNKNOWN), (letters, Code.DEAD_LETTERS)):
         chain = ChainFacts(key=KEY, head=link, links=(link,))
         (span, *_) = spans_of([chain], forgets=False).spans
         facts = attrs.evolve(SOUND, chains=(chain,), counts=Counts({span: Count(3, 3, 5, 7)}), cluster=None)
         assert code in {finding.code for finding in judge(facts)}
-        assert against(facts) == set()
+        assert against_proof(facts) == set()

@@ -1,4 +1,4 @@
-"""`sarameya verify` as it is called, of a Parquet table and without Spark: what is printed where, and the exit code."""
+"""Output and exit code of `sarameya verify` for a Parquet table, without Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.handlers.audit.kit import land
 KEY = ChainKey("warehouse", "orders", 0)
 
 Call = Callable[..., tuple[int, str, str]]
-"""Calls the program: its exit code, stdout, stderr."""
+"""A call of the program that returns its exit code, stdout and stderr."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_sound_table_is_proved(table: ParquetTable, outcome: Call) -> None:
     ]
 
 
-def test_what_is_wrong_has_a_line_each_with_the_remedy(table: ParquetTable, outcome: Call) -> None:
+def test_each_defect_has_a_line_with_its_remedy(table: ParquetTable, outcome: Call) -> None:
     pq.write_table(pa.table({"topic": ["orders"], "partition": [0], "offset": [3]}), table.path / "mine.parquet")
     code, out, err = outcome("verify", f"parquet:{table.path}", "--quiet")
     assert (code, err) == (1, "")
@@ -77,7 +77,7 @@ def test_what_is_wrong_has_a_line_each_with_the_remedy(table: ParquetTable, outc
     ]
 
 
-def test_what_is_accepted_is_told_and_leaves_the_table_proved(table: ParquetTable, outcome: Call) -> None:
+def test_accepted_finding_is_printed_and_the_table_proved(table: ParquetTable, outcome: Call) -> None:
     [path] = table.path.glob("part-*-00000000000000000009-*.parquet")
     pq.write_table(pq.read_table(path).slice(2), path)
     assert outcome("verify", str(table.path), "--quiet")[0] == 1
@@ -97,7 +97,7 @@ def test_what_is_accepted_is_told_and_leaves_the_table_proved(table: ParquetTabl
     ]
 
 
-def test_file_that_is_gone_is_wrong(table: ParquetTable, outcome: Call) -> None:
+def test_missing_data_file_is_wrong(table: ParquetTable, outcome: Call) -> None:
     [path] = table.path.glob("part-*-00000000000000000009-*.parquet")
     path.unlink()
     code, out, _ = outcome("verify", str(table.path), "--quiet")
@@ -107,7 +107,7 @@ def test_file_that_is_gone_is_wrong(table: ParquetTable, outcome: Call) -> None:
     assert str(path) in line
 
 
-def test_manifest_that_is_gone_is_wrong(table: ParquetTable, outcome: Call) -> None:
+def test_missing_manifest_is_wrong(table: ParquetTable, outcome: Call) -> None:
     land(table, *links_of(KEY, 4, 9, *range(10, 27))[2:])
     [path] = table.path.glob("_sarameya/links/*/*/*/00000000000000000003.json")
     path.unlink()
@@ -116,7 +116,7 @@ def test_manifest_that_is_gone_is_wrong(table: ParquetTable, outcome: Call) -> N
     assert "wrong     link-missing: warehouse/orders-0: links 3 to 19 are missing" in out
 
 
-def test_document_has_all_of_it(table: ParquetTable, outcome: Call) -> None:
+def test_json_document_has_chains_findings_and_leftovers(table: ParquetTable, outcome: Call) -> None:
     (table.staging.directory / f"{'a' * 32}.parquet").write_bytes(b"123")
     code, out, err = outcome("verify", str(table.path), "--json", "--quiet")
     document = json.loads(out)
@@ -129,7 +129,7 @@ def test_document_has_all_of_it(table: ParquetTable, outcome: Call) -> None:
     assert [(left["size_bytes"], left["what"]) for left in document["leftovers"]] == [(3, "a staged file")]
 
 
-def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcome: Call) -> None:
+def test_links_only_does_not_count_rows(table: ParquetTable, outcome: Call) -> None:
     pq.write_table(pa.table({"topic": ["orders"], "partition": [0], "offset": [3]}), table.path / "mine.parquet")
     code, out, _ = outcome("verify", str(table.path), "--quiet", "--links-only")
     assert code == 0
@@ -137,7 +137,7 @@ def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcom
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "message"),
     [
         (["verify"], "name a TABLE, or give --app APP.toml for all its tables"),
         (["verify", "hudi:x"], "table = 'hudi:x': must be parquet:PATH"),
@@ -158,18 +158,20 @@ def test_links_alone_are_proved_where_that_is_wanted(table: ParquetTable, outcom
         (["rewind", "x", "--to-version", "3", "--bootstrap", "a:1"], "keeps no versions"),
     ],
 )
-def test_what_must_change_is_told_in_a_line(argv: list[str], told: str, outcome: Call, tmp_path: Path) -> None:
+def test_invalid_arguments_are_reported_in_one_line(
+    argv: list[str], message: str, outcome: Call, tmp_path: Path
+) -> None:
     (tmp_path / "x").mkdir()
     code, out, err = outcome(
         *[str(tmp_path / "x") if word == "x" else word for word in argv], *["--quiet"][: len(argv) > 1]
     )
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
     assert "sesame" not in err
     assert len(err.splitlines()) == 1
 
 
-def test_directory_that_does_not_exist_is_named_and_not_made(tmp_path: Path, outcome: Call) -> None:
+def test_missing_directory_is_named_and_not_created(tmp_path: Path, outcome: Call) -> None:
     code, out, err = outcome("verify", str(tmp_path / "nothing"), "--quiet")
     assert (code, out) == (2, "")
     assert f"the directory {tmp_path / 'nothing'} does not exist" in err
@@ -183,7 +185,7 @@ def test_directory_without_chains_is_not_proved(tmp_path: Path, outcome: Call) -
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_group_and_log_are_held_against_the_table(
+async def test_commits_and_logs_are_compared_with_the_table(
     table: ParquetTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with EmbeddedCluster({"orders": 1}) as cluster:
@@ -215,7 +217,7 @@ async def test_group_and_log_are_held_against_the_table(
         assert f"; sarameya rewind parquet:{table.path} --to-head --bootstrap HOST:PORT --execute\n" in out
 
 
-def test_verifying_a_parquet_table_starts_no_spark(table: ParquetTable) -> None:
+def test_verify_of_a_parquet_table_does_not_import_spark(table: ParquetTable) -> None:
     program = (
         "import sys\n"
         "from sarameya.service.cli import main\n"

@@ -26,7 +26,7 @@ def chain() -> Chain:
     return Chain(KEY, ORIGIN, HEAD)
 
 
-def test_link_that_is_found_is_landed_and_the_head() -> None:
+def test_link_found_in_the_table_is_landed_and_the_head() -> None:
     one = chain()
     link = one.propose(95, 120, attempt="a5", rows=20, leader_epoch=3)
     assert (link.number, link.from_offset, link.to_offset, link.leader_epoch) == (5, 90, 120, 3)
@@ -35,7 +35,7 @@ def test_link_that_is_found_is_landed_and_the_head() -> None:
     assert (one.head, one.state, one.next_number) == (link, AttemptState.READY, 6)
 
 
-def test_first_link_begins_where_its_owner_has_begun_to_read() -> None:
+def test_first_link_starts_at_the_first_offset_read() -> None:
     one = Chain(KEY, ORIGIN)
     link = one.propose(7, 9, attempt="a1")
     assert (link.number, link.from_offset) == (1, 7)
@@ -58,10 +58,10 @@ def test_absent_link_is_retried_and_either_attempt_may_win() -> None:
     second = one.propose(90, 150, attempt="a5'")
     assert second.number == first.number
     assert one.settle([HEAD, first]) == Settled(Outcome.LANDED, first)
-    assert one.head == first, "what the second has beyond it is still to be landed"
+    assert one.head == first, "the rest of the second attempt has not landed"
 
 
-def test_late_try_is_not_ours_any_more_once_its_number_is_taken() -> None:
+def test_late_attempt_after_its_number_was_taken_has_lost() -> None:
     one = chain()
     late = one.propose(90, 120, attempt="a5")
     one.settle([HEAD])
@@ -73,7 +73,7 @@ def test_late_try_is_not_ours_any_more_once_its_number_is_taken() -> None:
 
 
 def test_gap_has_no_epoch() -> None:
-    """Others than those who have led at the head may lead where it ends."""
+    """The leader at the gap's end may differ from the one at the head."""
     assert chain().propose(90, 120, attempt="a5", kind=Kind.GAP, reason="retention").leader_epoch == UNKNOWN_EPOCH
 
 
@@ -86,7 +86,7 @@ def test_link_without_records_keeps_the_heads_epoch() -> None:
     [[], [attrs.evolve(HEAD, attempt="b4")], [attrs.evolve(HEAD, number=3, attempt="a3")]],
     ids=["nothing", "another attempt", "an older link"],
 )
-def test_head_that_is_gone_from_the_table_stops(found: list[Link]) -> None:
+def test_head_missing_from_the_table_raises(found: list[Link]) -> None:
     one = chain()
     one.propose(90, 120, attempt="a5")
     with pytest.raises(RewoundTableError, match="is not in the table any more"):
@@ -101,14 +101,14 @@ def test_head_that_is_gone_from_the_table_stops(found: list[Link]) -> None:
     ],
     ids=["a link is missing", "a record is missing"],
 )
-def test_links_that_are_no_chain_stop(found: list[Link]) -> None:
+def test_links_that_do_not_form_a_chain_raise(found: list[Link]) -> None:
     one = chain()
     one.propose(90, 120, attempt="a5")
     with pytest.raises(BrokenChainError, match="does not follow"):
         one.settle(found)
 
 
-def test_first_link_that_is_missing_stops() -> None:
+def test_missing_first_link_raises() -> None:
     one = Chain(KEY, ORIGIN)
     one.propose(0, 9, attempt="a1")
     with pytest.raises(BrokenChainError, match="link 1 is missing"):
@@ -124,7 +124,7 @@ def test_first_link_that_is_missing_stops() -> None:
     ],
     ids=["group", "topic", "cluster"],
 )
-def test_fault_53_foreign_first_link_is_no_head_of_ours(theirs: Origin, error: type[ChainError]) -> None:
+def test_fault_53_foreign_first_link_is_not_our_head(theirs: Origin, error: type[ChainError]) -> None:
     one = Chain(KEY, attrs.evolve(ORIGIN, topic_id=theirs.topic_id and "0" * 32, cluster_id="here"))
     one.propose(7, 9, attempt="a1")
     other = Chain(KEY, theirs)
@@ -136,10 +136,10 @@ def test_fault_53_foreign_first_link_is_no_head_of_ours(theirs: Origin, error: t
 @pytest.mark.parametrize(
     ("theirs", "is_refused"),
     [((5, 9), False), ((5, 7), False), ((7, 9), False), ((5, 6), True), ((8, 20), True)],
-    ids=["from before, beyond it", "from before, up to it", "from there", "from before, not up to it", "from behind"],
+    ids=["starts before, ends after", "starts before, ends at it", "starts at it", "ends before", "starts after"],
 )
 def test_fault_53_shifted_first_link_is_refused(theirs: tuple[int, int], is_refused: bool) -> None:
-    """A member that was thought dead has begun the chain where the group stood before its offset was reset."""
+    """A member presumed dead started the chain at the group's committed offset from before a reset."""
     one, other = Chain(KEY, ORIGIN), Chain(KEY, ORIGIN)
     one.propose(7, 9, attempt="a1")
     found = [other.propose(*theirs, attempt="b1")]
@@ -152,7 +152,7 @@ def test_fault_53_shifted_first_link_is_refused(theirs: tuple[int, int], is_refu
         assert one.propose(0, 30, attempt="a2").from_offset == theirs[1]
 
 
-def test_each_link_says_where_its_chain_begins() -> None:
+def test_each_link_records_the_start_offset_of_its_chain() -> None:
     one = Chain(KEY, ORIGIN)
     first = one.propose(7, 9, attempt="a1")
     one.settle([first])

@@ -46,14 +46,14 @@ def noted(offset: int, number: int, attempt: str, sink: str = "warehouse") -> Co
         "a group with metadata of its own",
         "the commit is missing",
         "a commit without a note at the head",
-        "a commit without a note behind the head",
+        "a commit without a note before the head",
         "both agree",
         "a tail that could not be landed",
         "the commit of the last link was lost",
-        "and there was a tail before it",
+        "the commit of the last link was lost, with a tail before it",
     ],
 )
-def test_reading_begins_where_the_table_and_the_commit_say(
+def test_start_offset_follows_the_head_and_the_commit(
     head: Link | None, committed: CommittedOffset | None, offset: int | None
 ) -> None:
     assert begin(KEY, ORIGIN, head, committed, LOG) == Begin(offset)
@@ -83,7 +83,7 @@ def test_reading_begins_where_the_table_and_the_commit_say(
         ),
     ],
 )
-def test_what_cannot_be_explained_stops(
+def test_contradicting_commit_or_table_raises(
     head: Link | None, committed: CommittedOffset | None, error: type[ChainError], says: str
 ) -> None:
     with pytest.raises(error, match=says):
@@ -91,24 +91,26 @@ def test_what_cannot_be_explained_stops(
 
 
 @pytest.mark.parametrize(
-    "log", [Log(start=0, end=89), Log(start=0, end=1000, epoch_end=89)], ids=["shorter", "of another leader"]
+    "log",
+    [Log(start=0, end=89), Log(start=0, end=1000, epoch_end=89)],
+    ids=["shorter", "end of the epoch before the head"],
 )
-def test_log_that_was_cut_below_the_head_stops(log: Log) -> None:
+def test_log_truncated_before_the_head_raises(log: Log) -> None:
     with pytest.raises(LostRecordsError, match="log was truncated at 89"):
         begin(KEY, ORIGIN, HEAD, None, log)
 
 
-def test_epochs_end_counts_for_a_head_with_an_epoch_only() -> None:
+def test_epoch_end_is_ignored_for_a_head_without_an_epoch() -> None:
     log = Log(start=0, end=1000, epoch_end=89)
     assert begin(KEY, ORIGIN, attrs.evolve(HEAD, leader_epoch=-1), None, log) == Begin(90)
 
 
-def test_records_that_are_gone_before_they_landed_stop() -> None:
+def test_records_removed_before_they_landed_raise() -> None:
     with pytest.raises(LostRecordsError, match="the log starts at 91"):
         begin(KEY, ORIGIN, HEAD, None, Log(start=91, end=1000))
 
 
-def test_records_that_are_gone_are_a_gap_where_that_is_allowed() -> None:
+def test_removed_records_are_a_gap_if_allowed() -> None:
     found = begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=120, end=1000), may_leave_out=True)
     assert found == Begin(120, Gap(90, 120, "retention has removed them before they were read"))
 
@@ -141,12 +143,12 @@ def test_records_that_are_gone_are_a_gap_where_that_is_allowed() -> None:
         (noted(93, 4, "a4"), LOG, Begin(93)),
     ],
     ids=[
-        "moved on",
-        "by one, with metadata of its own",
-        "to the end of a log that begins there",
-        "and retention was faster",
-        "to the head: nothing between",
-        "back: nothing either",
+        "moved forward",
+        "moved by one, with metadata of its own",
+        "moved to the end of a log that starts there",
+        "moved, and retention removed more",
+        "moved to the head: no gap",
+        "moved back: no gap",
         "a tail that could not be landed",
     ],
 )
@@ -168,33 +170,33 @@ def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(committed: Committed
         "a restored table",
         "another table",
         "a dropped table",
-        "moved back under its own number",
+        "moved back, same link number",
         "moved beyond the log",
-        "a log that was cut",
+        "a truncated log",
     ],
 )
-def test_what_is_no_records_to_be_left_out_stops_all_the_same(
+def test_other_contradictions_raise_although_gaps_are_allowed(
     head: Link | None, committed: CommittedOffset, log: Log, error: type[ChainError], says: str
 ) -> None:
     with pytest.raises(error, match=says):
         begin(KEY, ORIGIN, head, committed, log, may_leave_out=True)
 
 
-def test_commit_that_was_moved_says_how_to_go_on() -> None:
+def test_error_of_a_moved_commit_names_the_remedy() -> None:
     with pytest.raises(MovedCommitError, match=r"leave them out on purpose \(on_missing = 'leave_out'\)"):
         begin(KEY, ORIGIN, HEAD, CommittedOffset(91), LOG)
 
 
-def test_tail_that_could_not_be_landed_may_be_gone() -> None:
+def test_tail_of_refused_records_may_be_removed_from_the_log() -> None:
     assert begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=95, end=1000)) == Begin(95)
 
 
-def test_chain_of_another_group_names_the_group_before_any_remedy() -> None:
-    """Another sink name is no remedy for a mistaken group: everything would land twice."""
+def test_error_of_a_foreign_chain_names_the_group_first() -> None:
+    """With a wrong group, another sink name is no remedy: everything would land twice."""
     with pytest.raises(ForeignChainError) as refused:
         begin(KEY, Origin(group="audit"), HEAD, None, LOG)
-    told = str(refused.value)
-    assert told.index("belongs to group 'billing'") < told.index("use that group") < told.index("Set `name`")
+    text = str(refused.value)
+    assert text.index("belongs to group 'billing'") < text.index("use that group") < text.index("Set `name`")
 
 
 def test_chain_of_another_cluster_is_refused_without_topic_ids() -> None:
@@ -206,7 +208,7 @@ def test_chain_of_another_cluster_is_refused_without_topic_ids() -> None:
 
 
 @pytest.mark.parametrize(("offset", "is_refused"), [(29, True), (30, False), (60, False)])
-def test_fault_53_group_that_stands_before_the_chain_is_refused(offset: int, is_refused: bool) -> None:
+def test_fault_53_commit_before_the_start_of_the_chain_is_refused(offset: int, is_refused: bool) -> None:
     """Records in between would never land. A chain without a recorded start behaves as before."""
     head = attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30))
     assert begin(KEY, ORIGIN, HEAD, CommittedOffset(offset), LOG) == Begin(90)

@@ -1,4 +1,4 @@
-"""A compaction keeps each value bit for bit, also for readers that are not its writer, or leaves the file as it is."""
+"""A compaction keeps each value bit for bit, for readers other than pyarrow too, or leaves the file unchanged."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def visible(root: Path) -> list[Path]:
 
 
 def columns_of(file: Path) -> str:
-    """The columns of a file as Parquet has them."""
+    """Return the columns of a file in Parquet's own types."""
     return str(pq.ParquetFile(file).schema).partition("\n")[2].partition("\n")[2]
 
 
 def bits(array: pa.ChunkedArray) -> list[Any]:
-    """Values that can be compared, NaN included, and text that is none."""
+    """Return the values in a comparable form, also NaN and text that is not UTF-8."""
     whole = array.combine_chunks()
     if pa.types.is_floating(whole.type):
         return whole.view(pa.uint64() if whole.type.bit_width == 64 else pa.uint32()).to_pylist()  # type: ignore[no-any-return]
@@ -103,7 +103,7 @@ def test_fault_52_compaction_keeps_values_bit_for_bit(kind: str, decimals: bool,
     assert bits(pq.read_table(file)["x"]) == values
 
 
-def test_fault_52_duckdb_and_polars_read_what_they_read_before(tmp_path: Path) -> None:
+def test_fault_52_duckdb_and_polars_read_the_same_values(tmp_path: Path) -> None:
     others = {name: KEPT[name] for name in KEPT if name not in ("texts that are not UTF-8", "long decimals")}
     for _ in range(2):
         append(tmp_path, pa.table(others))
@@ -115,9 +115,7 @@ def test_fault_52_duckdb_and_polars_read_what_they_read_before(tmp_path: Path) -
     assert polars.read_parquet(tmp_path / "*.parquet").equals(before[1])
 
 
-def test_fault_52_int96_is_left_as_it_is_and_the_reason_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fault_52_int96_is_unchanged_and_the_reason_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         append(tmp_path, pa.table({"at": pa.array(FAR, pa.timestamp("us"))}), use_deprecated_int96_timestamps=True)
     before = [file.read_bytes() for file in visible(tmp_path)]
@@ -128,19 +126,19 @@ def test_fault_52_int96_is_left_as_it_is_and_the_reason_told(
     assert "int96" in out
 
 
-def test_files_with_other_annotations_stay_apart(tmp_path: Path) -> None:
-    """A word of the file, or of a column, may say how its values are to be read: a calendar, a unit, a type."""
-    for said in ({}, {b"org.apache.spark.legacyDateTime": b""}):
+def test_files_with_different_metadata_stay_apart(tmp_path: Path) -> None:
+    """Metadata of the file or of a column may define how to read its values: a calendar, a unit, a type."""
+    for metadata in ({}, {b"org.apache.spark.legacyDateTime": b""}):
         for unit in (b"m", b"s"):
             for _ in range(2):
-                schema = pa.schema([pa.field("x", pa.int64(), metadata={b"unit": unit})], metadata=said)
+                schema = pa.schema([pa.field("x", pa.int64(), metadata={b"unit": unit})], metadata=metadata)
                 append(tmp_path, pa.table({"x": [1]}, schema))
     assert compact(LocalStore(tmp_path), 10**6).compaction is not None
     assert len(visible(tmp_path)) == 4
     assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
 
 
-def test_files_of_alternating_schemas_become_one_each(tmp_path: Path) -> None:
+def test_files_of_alternating_schemas_become_one_per_schema(tmp_path: Path) -> None:
     for n in range(20):
         append(tmp_path, pa.table({"x": [1] if n % 2 else ["a"]}))
     size = max(file.stat().st_size for file in visible(tmp_path))
@@ -148,7 +146,7 @@ def test_files_of_alternating_schemas_become_one_each(tmp_path: Path) -> None:
     assert len(visible(tmp_path)) == 2
 
 
-def test_row_groups_are_neither_one_a_file_nor_one_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_have_the_configured_number_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_merge, "ROW_GROUP_ROWS", 250)
     for n in range(100):
         append(tmp_path, pa.table({"x": range(10 * n, 10 * n + 10)}))
@@ -159,7 +157,7 @@ def test_row_groups_are_neither_one_a_file_nor_one_for_all(tmp_path: Path, monke
     assert pq.read_table(file)["x"].to_pylist() == list(range(1000))
 
 
-def test_row_groups_of_wide_rows_are_bound_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_of_wide_rows_are_limited_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_merge, "ROW_GROUP_BYTES", 10_000)
     for _ in range(10):
         append(tmp_path, pa.table({"x": [bytes(1_000)] * 4}))

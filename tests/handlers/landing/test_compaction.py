@@ -34,7 +34,7 @@ def append(
     schema: pa.Schema | None = None,
     **columns: object,
 ) -> None:
-    """The next link, with these offsets."""
+    """Append the next link, with these rows as its offsets."""
     files = DataFiles(LocalStore(root))
     head = files.manifests.head(KEY)
     number, begin = (head.link.number + 1, head.link.to_offset) if head else (1, 0)
@@ -71,18 +71,18 @@ def visible(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*.parquet") if "_sarameya" not in path.parts)
 
 
-def test_small_files_become_one_and_every_row_stays(tmp_path: Path) -> None:
+def test_small_files_become_one_without_losing_rows(tmp_path: Path) -> None:
     for n in range(10):
         append(tmp_path, range(5 * n, 5 * n + 5))
-    told: list[tuple[int, int]] = []
-    done = compact(LocalStore(tmp_path), 10**6, written=lambda rows, of: told.append((rows, of)))
+    progress: list[tuple[int, int]] = []
+    done = compact(LocalStore(tmp_path), 10**6, written=lambda rows, of: progress.append((rows, of)))
     assert done.compaction is not None
-    assert told == [(0, 50), (50, 50)]
+    assert progress == [(0, 50), (50, 50)]
     assert len(visible(tmp_path)) == 1
     assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(50))
 
 
-def test_chain_is_as_it_was_and_landing_goes_on(tmp_path: Path) -> None:
+def test_compaction_keeps_the_chain_and_new_links_follow(tmp_path: Path) -> None:
     for n in range(3):
         append(tmp_path, [n])
     before = [manifest.link for manifest in DataFiles(LocalStore(tmp_path)).manifests.since(KEY, 1)]
@@ -92,7 +92,7 @@ def test_chain_is_as_it_was_and_landing_goes_on(tmp_path: Path) -> None:
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2, 3]
 
 
-def test_second_compaction_takes_what_the_first_has_made(tmp_path: Path) -> None:
+def test_second_compaction_merges_the_file_of_the_first(tmp_path: Path) -> None:
     for n in range(6):
         append(tmp_path, [n])
         compact(LocalStore(tmp_path), 10**6)
@@ -101,13 +101,13 @@ def test_second_compaction_takes_what_the_first_has_made(tmp_path: Path) -> None
     assert offsets(tmp_path) == plain_offsets(tmp_path) == list(range(6))
 
 
-def test_nothing_to_be_done_does_nothing(tmp_path: Path) -> None:
+def test_compaction_of_a_single_file_does_nothing(tmp_path: Path) -> None:
     append(tmp_path, [0])
     assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
     assert list(DataFiles(LocalStore(tmp_path)).compactions.all()) == []
 
 
-def test_files_of_other_partitions_of_the_table_stay_apart(tmp_path: Path) -> None:
+def test_files_of_different_table_partitions_stay_apart(tmp_path: Path) -> None:
     for n in range(6):
         append(tmp_path, [n], where=f"day={n % 2}")
     compact(LocalStore(tmp_path), 10**6)
@@ -115,7 +115,7 @@ def test_files_of_other_partitions_of_the_table_stay_apart(tmp_path: Path) -> No
     assert offsets(tmp_path) == list(range(6))
 
 
-def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
+def test_missing_columns_of_older_files_become_null(tmp_path: Path) -> None:
     append(tmp_path, [0, 1])
     append(tmp_path, [2], name=["x"])
     compact(LocalStore(tmp_path), 10**6)
@@ -123,7 +123,7 @@ def test_columns_that_some_files_lack_are_null_there(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1, 2], "name": [None, None, "x"]}
 
 
-def test_columns_of_newer_files_are_null_in_older_rows(tmp_path: Path) -> None:
+def test_required_columns_of_newer_files_become_nullable(tmp_path: Path) -> None:
     append(tmp_path, [0])
     strict = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string(), nullable=False)])
     append(tmp_path, [1], schema=strict, name=["x"])
@@ -132,7 +132,7 @@ def test_columns_of_newer_files_are_null_in_older_rows(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / file).to_pydict() == {"offset": [0, 1], "name": [None, "x"]}
 
 
-def test_files_of_other_types_stay_apart(tmp_path: Path) -> None:
+def test_files_with_different_column_types_stay_apart(tmp_path: Path) -> None:
     for at in ({"x": 1}, {"x": 1, "y": 2}, "text"):
         for _ in range(2):
             append(tmp_path, [len(offsets(tmp_path))], at=[at])
@@ -159,14 +159,14 @@ def test_files_with_different_nullability_are_merged(tmp_path: Path) -> None:
     assert [at["m"] for at in table["at"].to_pylist()] == [[("k", {"x": 1})], [("k", {"x": None})]]
 
 
-def test_metadata_of_one_file_is_not_used_for_more_columns(tmp_path: Path) -> None:
-    told = {b"org.apache.spark.sql.parquet.row.metadata": b"..."}
-    with_word = pa.schema([("offset", pa.int64())], metadata=told)
+def test_file_with_metadata_is_not_merged_with_more_columns(tmp_path: Path) -> None:
+    metadata = {b"org.apache.spark.sql.parquet.row.metadata": b"..."}
+    with_metadata = pa.schema([("offset", pa.int64())], metadata=metadata)
     for _ in range(2):
-        append(tmp_path, [0], schema=with_word)
+        append(tmp_path, [0], schema=with_metadata)
     compact(LocalStore(tmp_path), 10**6)
     (file,) = visible(tmp_path)
-    assert pq.read_metadata(tmp_path / file).metadata.items() >= told.items()
+    assert pq.read_metadata(tmp_path / file).metadata.items() >= metadata.items()
     append(tmp_path, [1], name=["x"])
     assert compact(LocalStore(tmp_path), 10**6) == Compacted(None)
     assert len(visible(tmp_path)) == 2
@@ -179,9 +179,9 @@ def test_unpublished_link_of_a_dead_process_is_compacted(tmp_path: Path) -> None
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1]
 
 
-@pytest.mark.parametrize("ended_by", ["another compaction", "publish_all"])
-def test_unpublished_compaction_of_a_dead_process_is_finished(
-    tmp_path: Path, ended_by: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("published_by", ["another compaction", "publish_all"])
+def test_unpublished_compaction_of_a_dead_process_is_published(
+    tmp_path: Path, published_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(tmp_path, [0])
     append(tmp_path, [1])
@@ -190,7 +190,7 @@ def test_unpublished_compaction_of_a_dead_process_is_finished(
         compact(LocalStore(tmp_path), 10**6)
     assert offsets(tmp_path) == [0, 1]
     assert len(visible(tmp_path)) == 2
-    if ended_by == "another compaction":
+    if published_by == "another compaction":
         compact(LocalStore(tmp_path), 10**6)
     else:
         DataFiles(LocalStore(tmp_path)).publish_all()
@@ -198,8 +198,8 @@ def test_unpublished_compaction_of_a_dead_process_is_finished(
     assert len(visible(tmp_path)) == 1
 
 
-def test_link_put_during_the_listing_keeps_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lander dies before publishing, and whoever does that later must not bring back what was replaced."""
+def test_link_appended_during_a_compaction_keeps_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link's process dies before publishing it. A later publish must not restore the replaced files."""
 
     def publish_all_then_land(files: DataFiles) -> None:
         publish_all(files)
@@ -215,8 +215,8 @@ def test_link_put_during_the_listing_keeps_its_file(tmp_path: Path, monkeypatch:
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
 
 
-def test_unpublished_compaction_is_not_built_upon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process sleeps between putting and publishing, while another one is about to compact the same files."""
+def test_unpublished_compaction_is_published_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process sleeps between putting and publishing, while another process compacts the same files."""
     append(tmp_path, [0])
     append(tmp_path, [1])
     asleep: list[tuple[DataFiles, str, int]] = []
@@ -242,7 +242,9 @@ def test_unpublished_compaction_is_not_built_upon(tmp_path: Path, monkeypatch: p
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
 
 
-def test_compaction_that_succeeds_late_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_that_times_out_and_succeeds_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(tmp_path, [0])
     append(tmp_path, [1])
     late: list[tuple[bytes, str]] = []
@@ -264,8 +266,8 @@ def test_compaction_that_succeeds_late_keeps_its_files(tmp_path: Path, monkeypat
     assert len(visible(tmp_path)) == 1
 
 
-def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> None:
-    class Unwanted(Exception):
+def test_cancelled_compaction_leaves_no_files(tmp_path: Path) -> None:
+    class Cancelled(Exception):
         pass
 
     append(tmp_path, [0])
@@ -277,11 +279,11 @@ def test_compaction_that_is_no_longer_wanted_leaves_nothing(tmp_path: Path) -> N
             nonlocal left
             left -= 1
             if left < 0:
-                raise Unwanted
+                raise Cancelled
 
         try:
             compact(LocalStore(tmp_path), 10**6, check=check)
-        except Unwanted:
+        except Cancelled:
             assert LocalStore(tmp_path).entries(WRITING) == []
             assert plain_offsets(tmp_path) == [0, 1]
         else:
@@ -314,7 +316,7 @@ def test_concurrent_compactions_and_landings_lose_nothing(tmp_path: Path) -> Non
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300))), st.integers(1, 400))
-def test_plan_packs_small_files_up_to_the_wanted_size(sizes: list[tuple[int, int]], wanted: int) -> None:
+def test_plan_groups_small_files_up_to_the_target_size(sizes: list[tuple[int, int]], wanted: int) -> None:
     files = [DataFile(f"d{where}/{n:03}", 1, size) for n, (where, size) in enumerate(sizes)]
     schema = FileSchema(pa.schema([]), {}, {}, "")
     groups = plan(small_files(files, wanted), wanted, dict.fromkeys(files, schema))

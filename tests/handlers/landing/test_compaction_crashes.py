@@ -1,4 +1,4 @@
-"""A compaction whose process dies at each of its steps: what readers see then, what `verify` says, and who repairs."""
+"""A compaction is killed at each of its steps. `verify` reports hidden rows, and each repair command restores them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REPAIRS = {
 
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes are killed here, machines are not."""
+    """Skip fsync: only processes are killed here, not machines."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 
 
@@ -58,7 +58,7 @@ def landed(tmp_path: Path) -> Path:
 
 
 def killed_at_each_step(landed: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Directories in which a compaction was killed before, or after, its first call, its second ..."""
+    """Yield directories in which a compaction was killed before or after its first call, its second call ..."""
     for call in range(1, MOST_CALLS):
         for after in (False, True):
             root = tmp_path / f"killed-{call}-{after}"
@@ -75,7 +75,7 @@ def killed_at_each_step(landed: Path, tmp_path: Path) -> Iterator[tuple[str, Pat
                     return
             yield f"{'after' if after else 'before'} call {call}, {disk.calls[call - 1]}", root
             shutil.rmtree(root)
-    raise AssertionError("a compaction takes fewer calls")
+    raise AssertionError("a compaction makes too many calls")
 
 
 def plain_offsets(root: Path) -> list[int]:
@@ -94,7 +94,7 @@ def tree(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-def test_fault_65_killed_compaction_is_not_proved(
+def test_fault_65_killed_compaction_with_hidden_rows_is_unproved(
     landed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._POLL_SECONDS", 0.0)
@@ -106,7 +106,7 @@ def test_fault_65_killed_compaction_is_not_proved(
         assert offsets(root) == ROWS, step
         seen = plain_offsets(root)
         assert set(seen) <= set(ROWS)
-        assert len(seen) == len(set(seen)), f"{step}: rows are double"
+        assert len(seen) == len(set(seen)), f"{step}: duplicate rows"
         if seen != ROWS:
             hidden += 1
             assert not is_proved(findings), step
@@ -116,7 +116,7 @@ def test_fault_65_killed_compaction_is_not_proved(
 
 
 @pytest.mark.parametrize("repair", REPAIRS)
-def test_fault_65_killed_compaction_is_repaired_at_once(repair: str, landed: Path, tmp_path: Path) -> None:
+def test_fault_65_killed_compaction_is_repaired(repair: str, landed: Path, tmp_path: Path) -> None:
     for step, root in killed_at_each_step(landed, tmp_path):
         REPAIRS[repair](root)
         assert plain_offsets(root) == offsets(root) == ROWS, step
@@ -126,7 +126,7 @@ def test_fault_65_killed_compaction_is_repaired_at_once(repair: str, landed: Pat
         assert plain_offsets(root) == offsets(root) == list(range(15)), step
 
 
-def test_fault_65_repair_that_is_killed_is_repaired_in_turn(landed: Path, tmp_path: Path) -> None:
+def test_fault_65_killed_repair_is_repaired_by_the_next(landed: Path, tmp_path: Path) -> None:
     for step, root in killed_at_each_step(landed, tmp_path):
         for call in range(1, MOST_CALLS):
             disk = Disk()
@@ -141,10 +141,8 @@ def test_fault_65_repair_that_is_killed_is_repaired_in_turn(landed: Path, tmp_pa
         assert plain_offsets(root) == offsets(root) == ROWS, step
 
 
-def test_fault_65_sweep_beside_a_sleeping_compaction_loses_no_row(
-    landed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The compaction sleeps right before it is put, while its files are swept by force."""
+def test_fault_65_sweep_during_a_compaction_loses_no_row(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forced sweep removes the files of a compaction right before its record is written."""
     put = Compactions.put
 
     def put_after_a_sweep(compactions: Compactions, compaction: Compaction) -> bool:
@@ -159,20 +157,20 @@ def test_fault_65_sweep_beside_a_sleeping_compaction_loses_no_row(
     assert plain_offsets(landed) == offsets(landed) == ROWS
 
 
-def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftover_of_a_compaction_put_meanwhile_is_kept(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = ParquetTable(landed)
     found: list[Leftover] = []
 
     def list_before(files: DataFiles, attempt: str, number: int) -> None:
         found.extend(leftover for leftover in listed if attempt in leftover.name)
 
-    def put_after_a_look(compactions: Compactions, compaction: Compaction) -> bool:
+    def put_after_listing(compactions: Compactions, compaction: Compaction) -> bool:
         listed.extend(table.leftovers(None))  # type: ignore[arg-type]
         return put(compactions, compaction)
 
     put, listed = Compactions.put, list[Leftover]()
     with monkeypatch.context() as patched:
-        patched.setattr(Compactions, "put", put_after_a_look)
+        patched.setattr(Compactions, "put", put_after_listing)
         patched.setattr("sarameya_handlers.landing.directory.compaction._finish", list_before)
         compact(LocalStore(landed), 10**6)
     [leftover] = found
@@ -182,7 +180,7 @@ def test_leftover_of_a_compaction_that_was_put_meanwhile_is_kept(landed: Path, m
     assert plain_offsets(landed) == offsets(landed) == ROWS
 
 
-def test_verify_names_an_unpublished_link_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_reports_an_unpublished_link_without_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sarameya_handlers.audit.verify.fact_collection._POLL_SECONDS", 0.0)
     table = ParquetTable(tmp_path)
     table.open(None)
@@ -199,14 +197,14 @@ def test_verify_names_an_unpublished_link_and_changes_nothing(tmp_path: Path, mo
     assert plain_offsets(tmp_path) == [0, 1]
 
 
-def test_verify_waits_for_what_is_just_being_published(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = [[Unpublished("link 7", 1)]] * 3 + [[]]
-    monkeypatch.setattr(ParquetTable, "unpublished", lambda *_: looks.pop(0))
+def test_verify_waits_for_an_ongoing_publish(landed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [[Unpublished("link 7", 1)]] * 3 + [[]]
+    monkeypatch.setattr(ParquetTable, "unpublished", lambda *_: results.pop(0))
     assert is_proved(verify_table(None, ParquetTable(landed)))
 
 
 def compact_and_be_killed(root: Path, renames: int) -> None:
-    """Compact in this process, which is killed at one of its calls of rename."""
+    """Compact in this process, and kill it before call number `renames` of rename, counted from 0."""
     rename, left = os.rename, renames
 
     def rename_or_die(*args: Any, **kwargs: Any) -> None:
@@ -225,7 +223,7 @@ def compact_often(root: Path, times: int) -> None:
         compact(LocalStore(root), 10**6)
 
 
-def test_fault_65_compactions_killed_beside_live_ones_lose_no_row(landed: Path) -> None:
+def test_fault_65_concurrent_killed_compactions_lose_no_row(landed: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     live = [spawn.Process(target=compact_often, args=[landed, 15]) for _ in range(2)]
     killed = [spawn.Process(target=compact_and_be_killed, args=[landed, renames]) for renames in (1, 4, 9)]

@@ -1,4 +1,4 @@
-"""A compaction of which one call to the file system fails, each in turn: no row is missing or double afterwards."""
+"""Each file system call of a compaction fails in turn. No row is missing or duplicated afterwards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REPAIRS: tuple[Callable[[Path], object], ...] = (
     lambda root: compact(LocalStore(root), 10**6),
     lambda root: main(["sweep", str(root), "--older-than", "1d", "--execute", "--quiet"]),
 )
-"""A service that starts, the next compaction, a sweep."""
+"""A service start, the next compaction, a sweep."""
 
 
 @pytest.fixture(autouse=True)
@@ -63,12 +63,14 @@ def offsets(root: Path) -> list[int]:
     return sorted(n for _, name in live for n in pq.read_table(root / name)["offset"].to_pylist())
 
 
-def hurt(landed: Path, tmp_path: Path, trouble: Callable[[Disk, int], None]) -> Iterator[tuple[int, str, Path]]:
-    """Directories whose compaction met the trouble at its first call, its second ... until it meets none."""
+def after_each_fault(
+    landed: Path, tmp_path: Path, inject: Callable[[Disk, int], None]
+) -> Iterator[tuple[int, str, Path]]:
+    """Yield directories whose compaction met the fault at its first call, its second ... until it has no more calls."""
     for call in range(1, MOST_CALLS):
         root, disk = tmp_path / str(call), Disk()
         shutil.copytree(landed, root)
-        trouble(disk, call)
+        inject(disk, call)
         compacted = None
         with pytest.MonkeyPatch.context() as patched:
             disk.install_all(patched)
@@ -76,10 +78,10 @@ def hurt(landed: Path, tmp_path: Path, trouble: Callable[[Disk, int], None]) -> 
                 compacted = compact(LocalStore(root), 10**6)
         if len(disk.calls) < call:
             return
-        assert compacted != Compacted(None), f"{disk.calls[call - 1]}: it was said that nothing is to be done"
+        assert compacted != Compacted(None), f"{disk.calls[call - 1]}: reported that there is nothing to do"
         yield call, disk.calls[call - 1], root
         shutil.rmtree(root)
-    raise AssertionError("a compaction takes fewer calls")
+    raise AssertionError("a compaction makes too many calls")
 
 
 def check_and_repair(call: int, name: str, root: Path) -> None:
@@ -87,7 +89,7 @@ def check_and_repair(call: int, name: str, root: Path) -> None:
     assert offsets(root) == ROWS, step
     seen = plain_offsets(root)
     assert set(seen) <= set(ROWS), step
-    assert len(seen) == len(set(seen)), f"{step}: rows are double"
+    assert len(seen) == len(set(seen)), f"{step}: duplicate rows"
     REPAIRS[call % len(REPAIRS)](root)
     assert plain_offsets(root) == offsets(root) == ROWS, f"{step}, after {REPAIRS[call % len(REPAIRS)]}"
     compact(LocalStore(root), 10**6)
@@ -96,14 +98,16 @@ def check_and_repair(call: int, name: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
-def test_fault_52_any_failing_call_of_a_compaction_costs_no_row(code: int, landed: Path, tmp_path: Path) -> None:
+def test_fault_52_any_failing_call_of_compaction_loses_no_row(code: int, landed: Path, tmp_path: Path) -> None:
     failed = set()
-    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fail_at(call, code)):
+    for call, name, root in after_each_fault(landed, tmp_path, lambda disk, call: disk.fail_at(call, code)):
         check_and_repair(call, name, root)
         failed.add(name)
     assert failed >= EACH_KIND
 
 
-def test_fault_52_full_disk_in_a_compaction_costs_no_row(landed: Path, tmp_path: Path) -> None:
-    for call, name, root in hurt(landed, tmp_path, lambda disk, call: disk.fill_at(call, until=lambda: False)):
+def test_fault_52_full_disk_in_a_compaction_loses_no_row(landed: Path, tmp_path: Path) -> None:
+    for call, name, root in after_each_fault(
+        landed, tmp_path, lambda disk, call: disk.fill_at(call, until=lambda: False)
+    ):
         check_and_repair(call, name, root)

@@ -1,4 +1,4 @@
-"""Dead letters in a topic and in files: whole, durable when told, and said plainly where they cannot be written."""
+"""Dead letters in a topic and in files: complete, durable once written, and clear errors where writing fails."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ async def test_dead_letter_in_a_topic_has_the_record_and_its_error(autojump_cloc
         first, second = log(cluster, topic="dead")
 
     assert (first.key, first.value) == (b"k", b"\xff")
-    assert first.timestamp == VIRTUAL_EPOCH * 1000, "its own, or retention would remove it at once"
+    assert first.timestamp == VIRTUAL_EPOCH * 1000, (
+        "not the record's timestamp: retention would remove the letter at once"
+    )
     assert first.headers == (
         ("h", b"1"),
         ("h", None),
@@ -85,15 +87,15 @@ async def test_dead_letter_in_a_topic_has_the_record_and_its_error(autojump_cloc
     assert dict(second.headers)[P + "exception.message"] == b"too large ?"
 
 
-async def test_letter_without_a_timestamp_names_none(autojump_clock: MockClock) -> None:
+async def test_letter_without_a_timestamp_has_no_timestamp_header(autojump_clock: MockClock) -> None:
     async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
         await letters.write(LINK, [DeadLetter(offset=1, error="e")])
         (message,) = log(cluster, topic="dead")
     assert P + "timestamp" not in dict(message.headers)
 
 
-async def test_letters_written_again_stand_there_again(autojump_clock: MockClock) -> None:
-    """At least once: as where the owner changes between the letters and their link."""
+async def test_letters_written_again_are_duplicated(autojump_clock: MockClock) -> None:
+    """Delivery is at least once: the owner may change between the letters and their link."""
     async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
         await letters.write(LINK, LETTERS)
         await letters.write(attrs.evolve(LINK, attempt="c" * 32), LETTERS)
@@ -101,7 +103,7 @@ async def test_letters_written_again_stand_there_again(autojump_clock: MockClock
     assert attempts == [b"a" * 32] * 2 + [b"c" * 32] * 2
 
 
-async def test_answer_that_is_lost_writes_no_letter_twice(autojump_clock: MockClock) -> None:
+async def test_lost_produce_response_duplicates_no_letter(autojump_clock: MockClock) -> None:
     async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
         cluster.drop_next(Api.PRODUCE, 2)
         await letters.write(LINK, LETTERS)
@@ -123,7 +125,9 @@ async def test_large_record_can_be_a_dead_letter(autojump_clock: MockClock) -> N
         (ErrorCode.INVALID_RECORD, r"cleanup\.policy=compact"),
     ],
 )
-async def test_letters_that_the_topic_refuses_say_so(autojump_clock: MockClock, code: ErrorCode, words: str) -> None:
+async def test_letters_refused_by_the_topic_raise_with_advice(
+    autojump_clock: MockClock, code: ErrorCode, words: str
+) -> None:
     async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster) as letters:
         cluster.fail_next(Api.PRODUCE, code, None)
         with pytest.raises(DeadLetterError, match=rf"link 7 of lake/orders-3.*topic 'dead'.*{words}"):
@@ -133,24 +137,24 @@ async def test_letters_that_the_topic_refuses_say_so(autojump_clock: MockClock, 
         assert len(log(cluster, topic="dead")) == 2
 
 
-async def test_refused_dead_letter_does_not_repeat_its_neighbours(autojump_clock: MockClock) -> None:
+async def test_refused_letter_does_not_duplicate_its_neighbours(autojump_clock: MockClock) -> None:
     large = attrs.evolve(LETTERS[1], value=random.Random(1).randbytes(5_000))
     cluster = EmbeddedCluster({"dead": 1}, in_memory=True, max_batch_size=2_000, wall_clock=virtual_wall_clock)
     async with cluster, topic_letters(cluster) as letters:
         for _ in range(10):
             with pytest.raises(DeadLetterError, match=r"max\.message\.bytes"):
                 await letters.write(LINK, [LETTERS[0], large])
-        # With all others first, then alone, and then no more.
+        # First together with the refused letter, then alone, and never again.
         assert [record.value for record in log(cluster, topic="dead")] == [LETTERS[0].value] * 2
 
 
-async def test_topic_that_is_not_there_is_said(autojump_clock: MockClock) -> None:
+async def test_missing_dead_letter_topic_raises_with_advice(autojump_clock: MockClock) -> None:
     async with memory_cluster() as cluster, topic_letters(cluster) as letters:
         with pytest.raises(DeadLetterError, match="create the topic"):
             await letters.write(LINK, LETTERS)
 
 
-async def test_brokers_that_are_away_are_waited_for_then_said(autojump_clock: MockClock) -> None:
+async def test_unreachable_brokers_raise_after_the_delivery_timeout(autojump_clock: MockClock) -> None:
     async with memory_cluster({"dead": 1}) as cluster, topic_letters(cluster, delivery_timeout=30.0) as letters:
         await letters.write(LINK, LETTERS)
         await cluster.stop_broker(0)
@@ -163,7 +167,7 @@ async def test_brokers_that_are_away_are_waited_for_then_said(autojump_clock: Mo
         await letters.write(LINK, LETTERS)
 
 
-async def test_dead_letters_outside_of_their_block_raise() -> None:
+async def test_dead_letters_outside_of_their_context_raise() -> None:
     letters = TopicDeadLetters("localhost:9092", "dead")
     with pytest.raises(HandlerError, match="entered first"):
         await letters.write(LINK, LETTERS)
@@ -204,7 +208,7 @@ async def test_dead_letters_in_a_file_have_the_record_and_its_error(tmp_path: Pa
     assert (second["timestampType"], second["error"]) == (1, "too large ?")
 
 
-async def test_same_letters_replace_themselves_and_others_do_not(tmp_path: Path) -> None:
+async def test_same_letters_replace_their_file_and_others_do_not(tmp_path: Path) -> None:
     async with FileDeadLetters(tmp_path) as letters:
         await letters.write(LINK, LETTERS)
         await letters.write(attrs.evolve(LINK, number=9, attempt="c" * 32), LETTERS)
@@ -224,13 +228,13 @@ async def test_same_letters_replace_themselves_and_others_do_not(tmp_path: Path)
         attrs.evolve(LINK, origin=Origin(group="h", topic_id="b" * 32)),
         attrs.evolve(LINK, origin=Origin(group="g", topic_id="c" * 32)),
     ],
-    ids=["sink", "topic", "partition", "group", "topic made anew"],
+    ids=["sink", "topic", "partition", "group", "recreated topic"],
 )
-def test_letters_of_others_have_other_names(other: Link) -> None:
+def test_letters_of_other_links_have_other_file_names(other: Link) -> None:
     assert file_name(other, LETTERS) != file_name(LINK, LETTERS)
 
 
-def test_file_name_fits_and_is_not_hidden() -> None:
+def test_file_name_is_short_enough_and_not_hidden() -> None:
     key = ChainKey("_/ä" * 100, "." * 249, 2**31 - 1)
     name = file_name(attrs.evolve(LINK, key=key), LETTERS)
     assert len(name) < 255
@@ -238,13 +242,13 @@ def test_file_name_fits_and_is_not_hidden() -> None:
     assert "/" not in name
 
 
-async def test_nothing_to_write_makes_no_file(tmp_path: Path) -> None:
+async def test_no_letters_make_no_file(tmp_path: Path) -> None:
     async with FileDeadLetters(tmp_path) as letters:
         await letters.write(LINK, [])
     assert files(tmp_path) == []
 
 
-async def test_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_raises_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -259,7 +263,7 @@ async def test_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch:
     assert len(files(tmp_path)) == 1
 
 
-async def test_file_that_was_never_finished_is_removed_after_a_day(tmp_path: Path) -> None:
+async def test_unfinished_file_is_removed_after_a_day(tmp_path: Path) -> None:
     old, young = tmp_path / ".put-old", tmp_path / ".put-young"
     for path in (old, young):
         path.write_bytes(b"")
@@ -276,7 +280,7 @@ async def test_invalid_directory_is_refused_at_the_start(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
-async def test_disk_that_fails_for_now_is_no_matter_of_configuration(
+async def test_passing_disk_failure_at_the_start_is_retriable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -289,7 +293,7 @@ async def test_disk_that_fails_for_now_is_no_matter_of_configuration(
     assert raised.value.retriable
 
 
-async def test_letters_are_put_into_an_object_store() -> None:
+async def test_letters_are_written_to_an_object_store() -> None:
     client = MemoryStore()
     letters = FileDeadLetters("s3://lake/dead")
     letters._store = ObjectStore("s3://lake/dead", client)
@@ -303,7 +307,7 @@ async def test_letters_are_put_into_an_object_store() -> None:
 # -- options ----------------------------------------------------------------------------------------
 
 
-def test_options_make_the_one_or_the_other(tmp_path: Path) -> None:
+def test_options_select_a_directory_or_a_topic(tmp_path: Path) -> None:
     assert dead_letters({"path": str(tmp_path)}).name == f"directory {tmp_path}"
     assert dead_letters({"topic": "dead", "bootstrap_servers": ["localhost:9092"]}).name == "topic dead"
 
@@ -327,6 +331,6 @@ def test_options_make_the_one_or_the_other(tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_option_that_cannot_be_is_named(options: object, words: str) -> None:
+def test_invalid_option_is_named(options: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         dead_letters(options)

@@ -1,4 +1,4 @@
-"""The known state of a name whose creation failed, by the kind of failure."""
+"""The state of a file name whose creation failed, by the kind of failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def failing(call: Callable[..., object], code: int, *, before: bool = False) -> 
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.ENOENT])
-def test_name_that_is_refused_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_refused_name_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(os, "link", failing(os.link, code))
     with pytest.raises(OSError, match=os.strerror(code)) as refused:
         put_if_absent(tmp_path / "7", b"mine")
@@ -33,7 +33,7 @@ def test_name_that_is_refused_is_nobodys(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE])
 @pytest.mark.parametrize("is_put", [False, True])
-def test_name_that_nobody_answers_for_may_be_given(
+def test_name_with_an_unknown_outcome_raises_unanswered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, is_put: bool
 ) -> None:
     monkeypatch.setattr(os, "link", failing(os.link, code, before=is_put))
@@ -49,7 +49,7 @@ def test_possibly_existing_name_is_not_reported_as_refused(tmp_path: Path, monke
     assert (tmp_path / "7").read_bytes() == b"mine"
 
 
-def test_leftover_temporary_name_does_not_hide_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftover_temporary_name_does_not_change_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as failure:
         failure.setattr(os, "unlink", failing(os.unlink, errno.EIO))
         assert put_if_absent(tmp_path / "7", b"mine")
@@ -59,9 +59,7 @@ def test_leftover_temporary_name_does_not_hide_the_outcome(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("put", [put_if_absent, put_over])
-def test_files_are_for_all_who_may_read_what_the_process_makes(
-    tmp_path: Path, put: Callable[[Path, bytes], object]
-) -> None:
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path, put: Callable[[Path, bytes], object]) -> None:
     before = os.umask(0o022)
     try:
         put(tmp_path / "file", b"x")
@@ -70,8 +68,8 @@ def test_files_are_for_all_who_may_read_what_the_process_makes(
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
 
 
-def test_name_given_by_a_call_that_was_sent_twice_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server has carried out the first call, and the client hears of the second one only."""
+def test_name_created_by_a_resent_call_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server executed the first call, but the client received only the response to the second."""
 
     def twice(source: str, name: str) -> None:
         link(source, name)
@@ -85,14 +83,14 @@ def test_name_given_by_a_call_that_was_sent_twice_is_ours(tmp_path: Path, monkey
     assert not put_if_absent(tmp_path / "7", b"mine")
 
 
-def test_name_said_to_be_taken_that_is_not_seen_is_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_name_that_is_not_found_is_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", failing(os.link, errno.EEXIST))
     with pytest.raises(UnansweredError):
         put_if_absent(tmp_path / "7", b"mine")
 
 
-def test_directory_whose_name_is_not_synced_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the next caller takes the name for a durable one."""
+def test_directory_whose_sync_failed_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next caller assumes that the name is durable."""
     with monkeypatch.context() as broken:
         broken.setattr("sarameya_handlers.landing.files.sync", failing(lambda path: None, errno.EIO))
         with pytest.raises(OSError, match="Input/output error"):
@@ -102,7 +100,7 @@ def test_directory_whose_name_is_not_synced_is_made_again(tmp_path: Path, monkey
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_file_on_a_silent_disk_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_on_a_failing_disk_raises_instead_of_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     assert is_there(tmp_path / "file")
     assert not is_there(tmp_path / "other")

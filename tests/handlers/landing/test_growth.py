@@ -1,4 +1,4 @@
-"""The cost of finding where a landed directory stands does not grow with what has landed in it."""
+"""The cost of finding the newest link and compaction of a directory does not grow with their number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT, LONG = 300, 3000
 
 
 def landed(root: Path, count: int, *, hint: int | None) -> DataFiles:
-    """A directory with so many links, and a tenth as many compactions, written without any fsync."""
+    """Create a directory with `count` links, and a tenth as many compactions, without any fsync."""
     files = DataFiles(LocalStore(root))
     directory = root / "_sarameya" / "links" / KEY.sink / KEY.topic / str(KEY.partition)
     directory.mkdir(parents=True)
@@ -48,7 +48,7 @@ def manifest(number: int) -> Manifest:
     return Manifest(link, (DataFile(f"part-{number}.parquet", 10, 1234),))
 
 
-@pytest.mark.parametrize("hint", [None, 1, 160], ids=["no hint", "a hint that is old", "a hint far behind"])
+@pytest.mark.parametrize("hint", [None, 1, 160], ids=["no hint", "a very old hint", "an old hint"])
 def test_fault_61_parquet_start_reads_few_files_at_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hint: int | None
 ) -> None:
@@ -58,14 +58,14 @@ def test_fault_61_parquet_start_reads_few_files_at_any_length(
     few = calls.of(short.publish_all)
     many = calls.of(long.publish_all)
     assert few < 100
-    assert many <= few + 30, "a doubling of the length costs a few look-ups more"
+    assert many <= few + 30, "ten times the length must cost only a few more calls"
     assert long.manifests.head(KEY) == manifest(LONG)
     last = long.compactions.last()
     assert last is not None
     assert last.number == LONG // 10
 
 
-def test_fault_61_parquet_landing_asks_as_much_at_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_61_parquet_put_costs_the_same_at_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = landed(tmp_path / "short", SHORT, hint=SHORT)
     long = landed(tmp_path / "long", LONG, hint=LONG)
     calls = FileCalls(monkeypatch)
@@ -74,19 +74,19 @@ def test_fault_61_parquet_landing_asks_as_much_at_any_length(tmp_path: Path, mon
     assert calls.of(lambda: short.manifests.head(KEY)) == calls.of(lambda: long.manifests.head(KEY))
 
 
-def test_compactions_newest_is_found_where_there_is_none(tmp_path: Path) -> None:
+def test_newest_compaction_is_none_without_compactions(tmp_path: Path) -> None:
     assert Compactions(LocalStore(tmp_path)).last() is None
 
 
 @pytest.mark.parametrize("last", [0, 1, 2, 3, 15, 16, 17, 1000])
 @pytest.mark.parametrize("known", [0, 1, 14, 999])
-def test_last_number_is_found_from_any_known_one(last: int, known: int) -> None:
-    asked: list[int] = []
+def test_last_number_is_found_from_any_known_number(last: int, known: int) -> None:
+    calls: list[int] = []
 
     def is_there(number: int) -> bool:
-        asked.append(number)
+        calls.append(number)
         return number <= last
 
     if known <= last:
         assert last_number(is_there, known) == last
-        assert len(asked) <= 2 * (last - known + 1).bit_length() + 1
+        assert len(calls) <= 2 * (last - known + 1).bit_length() + 1

@@ -15,7 +15,7 @@ SECOND = attrs.evolve(FIRST, number=2, from_offset=9, to_offset=9, rows=0, attem
 
 
 @pytest.mark.parametrize("link", [FIRST, SECOND, attrs.evolve(FIRST, kind=Kind.GAP, rows=0, reason="retention")])
-def test_link_comes_back_from_its_text(link: Link) -> None:
+def test_link_is_parsed_from_its_json(link: Link) -> None:
     text = link.to_json()
     assert "\n" not in text
     assert Link.from_json(text) == link
@@ -24,7 +24,7 @@ def test_link_comes_back_from_its_text(link: Link) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", FIRST.to_json()[:-1], FIRST.to_json().replace('"records"', '"guess"')]
 )
-def test_text_that_is_no_link_raises(text: str) -> None:
+def test_invalid_json_of_a_link_raises(text: str) -> None:
     with pytest.raises(BrokenChainError, match="no link"):
         Link.from_json(text)
 
@@ -41,12 +41,12 @@ def test_text_that_is_no_link_raises(text: str) -> None:
         {"kind": Kind.RESTATED, "rows": 0},
     ],
 )
-def test_link_that_cannot_be_raises(change: dict[str, object]) -> None:
+def test_invalid_link_raises(change: dict[str, object]) -> None:
     with pytest.raises(BrokenChainError, match=r"of warehouse/orders-3"):
         attrs.evolve(FIRST, **change)
 
 
-def test_link_that_cannot_be_raises_from_its_text_as_well() -> None:
+def test_invalid_link_in_json_raises() -> None:
     with pytest.raises(BrokenChainError, match="its end is not before"):
         Link.from_json(FIRST.to_json().replace('"to_offset":9', '"to_offset":4'))
 
@@ -62,10 +62,10 @@ def test_link_that_cannot_be_raises_from_its_text_as_well() -> None:
         {"origin": Origin(group="billing", topic_id="f" * 32)},
     ],
 )
-def test_link_that_does_not_follow_breaks_the_chain(change: dict[str, object]) -> None:
-    next_one = attrs.evolve(SECOND, kind=Kind.RECORDS, **change)
+def test_link_that_does_not_follow_its_predecessor_raises(change: dict[str, object]) -> None:
+    successor = attrs.evolve(SECOND, kind=Kind.RECORDS, **change)
     with pytest.raises(BrokenChainError, match="does not follow"):
-        check_chain([FIRST, next_one])
+        check_chain([FIRST, successor])
 
 
 def test_contiguous_links_are_a_chain_without_topic_ids() -> None:
@@ -74,14 +74,14 @@ def test_contiguous_links_are_a_chain_without_topic_ids() -> None:
     check_chain([attrs.evolve(FIRST, origin=Origin(group="billing")), SECOND])
 
 
-def test_note_comes_back_from_a_commits_metadata() -> None:
+def test_note_is_parsed_from_the_metadata_of_a_commit() -> None:
     metadata = CommitNote.of(FIRST).to_metadata()
     assert CommitNote.from_metadata(metadata) == CommitNote("warehouse", 1, "a1")
     assert len(metadata) < 200
 
 
 @pytest.mark.parametrize("metadata", ["", "consumer-1", "7", "{}", '{"sarameya": 7}', '{"sarameya": {"sink": "a"}}'])
-def test_metadata_of_others_is_no_note(metadata: str) -> None:
+def test_metadata_of_other_consumers_is_no_note(metadata: str) -> None:
     assert CommitNote.from_metadata(metadata) is None
 
 
@@ -96,7 +96,7 @@ def test_metadata_of_others_is_no_note(metadata: str) -> None:
         (attrs.evolve(ORIGIN, cluster_id="", topic_id=""), False),
     ],
 )
-def test_origin_is_another_where_something_known_differs(origin: Origin, is_other: bool) -> None:
+def test_origins_differ_where_a_known_field_differs(origin: Origin, is_other: bool) -> None:
     ours = attrs.evolve(ORIGIN, cluster_id="here", begin=7)
     if origin is ORIGIN or origin.begin == UNKNOWN_BEGIN:
         assert ours.is_other(origin) is origin.is_other(ours)

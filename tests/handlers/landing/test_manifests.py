@@ -29,7 +29,7 @@ def manifest(number: int, attempt: str = "a", key: ChainKey = KEY) -> Manifest:
     return Manifest(link, (DataFile(f"part-{attempt}-{number}.parquet", 10, 1234),))
 
 
-def test_manifest_comes_back(tmp_path: Path) -> None:
+def test_manifest_is_read_as_written(tmp_path: Path) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     assert manifests.head(KEY) is None
     assert manifests.put(manifest(1))
@@ -40,7 +40,7 @@ def test_manifest_comes_back(tmp_path: Path) -> None:
     assert manifests.head(KEY) == manifest(2)
 
 
-def test_number_that_is_taken_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+def test_number_in_use_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1, "a"))
     assert not manifests.put(manifest(1, "b"))
@@ -50,7 +50,7 @@ def test_number_that_is_taken_is_refused_and_nothing_is_changed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("count", [15, 16, 17, 100])
-def test_head_is_found_however_long_the_chain_is(tmp_path: Path, count: int) -> None:
+def test_head_is_found_in_chains_of_any_length(tmp_path: Path, count: int) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     for number in range(1, count + 1):
         manifests.put(manifest(number))
@@ -58,7 +58,7 @@ def test_head_is_found_however_long_the_chain_is(tmp_path: Path, count: int) -> 
 
 
 @pytest.mark.parametrize("hint", ["", "no number", "999"])
-def test_hint_that_is_wrong_costs_time_only(tmp_path: Path, hint: str) -> None:
+def test_wrong_hint_still_finds_the_head(tmp_path: Path, hint: str) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     for number in range(1, 41):
         manifests.put(manifest(number))
@@ -68,7 +68,7 @@ def test_hint_that_is_wrong_costs_time_only(tmp_path: Path, hint: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "ü x", "%2E", "...", "plain"])
-def test_chains_are_told_apart_whatever_their_sinks_are_called(tmp_path: Path, name: str) -> None:
+def test_chains_of_sinks_with_any_name_stay_apart(tmp_path: Path, name: str) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     keys = [ChainKey(name, "orders", 0), ChainKey("other", "orders", 0), ChainKey(name, "orders.eu", 12)]
     for key in keys:
@@ -79,7 +79,7 @@ def test_chains_are_told_apart_whatever_their_sinks_are_called(tmp_path: Path, n
     assert [path.name for path in (tmp_path / "_sarameya").iterdir()] == ["links"]
 
 
-def test_manifest_that_cannot_be_read_stops_and_names_the_file(tmp_path: Path) -> None:
+def test_invalid_manifest_raises_and_names_the_file(tmp_path: Path) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1))
     [path] = tmp_path.glob("_sarameya/links/*/*/*/*.json")
@@ -88,7 +88,7 @@ def test_manifest_that_cannot_be_read_stops_and_names_the_file(tmp_path: Path) -
         manifests.head(KEY)
 
 
-def test_manifest_in_anothers_place_stops(tmp_path: Path) -> None:
+def test_manifest_with_the_name_of_another_raises(tmp_path: Path) -> None:
     manifests = Manifests(LocalStore(tmp_path))
     manifests.put(manifest(1))
     [path] = tmp_path.glob("_sarameya/links/*/*/*/*.json")
@@ -121,10 +121,10 @@ def test_race_for_a_link_has_exactly_one_winner(tmp_path: Path) -> None:
     assert sorted(won["a"] + won["b"]) == list(range(1, RACES + 1))
     found = {m.link.number: m.link.attempt[0] for m in Manifests(LocalStore(tmp_path)).since(KEY, 1)}
     assert found == {**dict.fromkeys(won["a"], "a"), **dict.fromkeys(won["b"], "b")}
-    assert min(len(won["a"]), len(won["b"])) > RACES // 100, "it was a race"
+    assert min(len(won["a"]), len(won["b"])) > RACES // 100, "one racer won nearly all"
 
 
-def test_manifest_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_is_synced_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor, fsync=os.fsync: (done.append("sync"), fsync(descriptor))[1])
     monkeypatch.setattr(os, "link", lambda *paths, link=os.link: (done.append("link"), link(*paths))[1])
@@ -147,7 +147,7 @@ def test_fault_51_missing_hint_does_not_fail_the_link(tmp_path: Path, monkeypatc
 
 
 def test_link_of_another_process_is_synced_when_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its putter may have been killed between link(2) and the sync of the directory."""
+    """The other process may have been killed between link(2) and the sync of the directory."""
     first, second = Manifests(LocalStore(tmp_path)), Manifests(LocalStore(tmp_path))
     first.put(manifest(1))
     done: list[str] = []
@@ -155,7 +155,7 @@ def test_link_of_another_process_is_synced_when_found(tmp_path: Path, monkeypatc
     [directory] = tmp_path.glob("_sarameya/links/*/*/*")
     for manifests in (first, second, second):
         manifests.sync(manifest(1).link)
-    assert done == [str(directory)], "once, by whom has not put it"
+    assert done == [str(directory)], "not synced once, by the process that did not write it"
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO], ids=errno.errorcode.get)

@@ -1,4 +1,4 @@
-"""Schemas of Parquet files that become one: what Spark says of its columns goes along."""
+"""Merged schemas of Parquet files keep Spark's metadata about the columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 def by_spark(*columns: str, comment: str = "", nullable: bool = False) -> FileSchema:
-    """The schema of a file with these columns, whose metadata are as Spark writes them."""
+    """Return the schema of a file with these columns, with metadata as Spark writes them."""
     fields = [
         {"name": name, "type": "long", "nullable": nullable, "metadata": {"comment": comment} if comment else {}}
         for name in columns
@@ -38,7 +38,7 @@ def test_fault_52_added_columns_are_merged_by_sparks_metadata() -> None:
     assert can_merge(before, after)
     found = spark_fields(merged([before, after]))
     assert found.keys() == {"a", "b"}
-    assert found["b"]["nullable"], "rows of the first file have none"
+    assert found["b"]["nullable"], "rows of the first file have no value"
     assert not found["a"]["nullable"]
     assert found["a"]["metadata"] == {"comment": "of a"}
 
@@ -51,4 +51,4 @@ def test_fault_52_merged_file_has_sparks_metadata(tmp_path: Path) -> None:
 
 def test_fault_52_different_spark_metadata_is_not_merged() -> None:
     assert not can_merge(by_spark("a", comment="one"), by_spark("a", "b", comment="another"))
-    assert can_merge(by_spark("a"), by_spark("a", nullable=True)), "a null in one of them is no other column"
+    assert can_merge(by_spark("a"), by_spark("a", nullable=True)), "different nullability does not prevent a merge"

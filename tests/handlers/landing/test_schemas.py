@@ -6,7 +6,7 @@ from sarameya_handlers.landing.directory.schemas import Schemas, StoredSchema
 from sarameya_handlers.landing.stores.local import LocalStore
 
 
-def test_newest_schema_counts(tmp_path: Path) -> None:
+def test_newest_schema_is_used(tmp_path: Path) -> None:
     schemas = Schemas(LocalStore(tmp_path))
     assert schemas.newest() is None
     assert not (tmp_path / "_sarameya" / "schemas").exists()
@@ -15,7 +15,7 @@ def test_newest_schema_counts(tmp_path: Path) -> None:
         assert Schemas(LocalStore(tmp_path)).newest() == schema
 
 
-def test_number_that_is_taken_stays_what_it_is(tmp_path: Path) -> None:
+def test_schema_number_in_use_is_not_overwritten(tmp_path: Path) -> None:
     schemas = Schemas(LocalStore(tmp_path))
     assert schemas.put(StoredSchema(1, "mine"))
     assert not Schemas(LocalStore(tmp_path)).put(StoredSchema(1, "theirs"))
@@ -23,7 +23,7 @@ def test_number_that_is_taken_stays_what_it_is(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "_sarameya" / "schemas").iterdir()] == [f"{1:020d}.json"]
 
 
-def test_schema_that_was_not_put_is_found(tmp_path: Path) -> None:
+def test_unfinished_schema_file_is_listed(tmp_path: Path) -> None:
     schemas = Schemas(LocalStore(tmp_path))
     schemas.put(StoredSchema(1, "one"))
     (tmp_path / "_sarameya" / "schemas" / ".put-x").touch()

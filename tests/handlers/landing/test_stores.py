@@ -1,4 +1,4 @@
-"""Rules that every store of a landed directory keeps."""
+"""Rules that every store of a table's directory follows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMES = ["f", "a/b/0.json", "a/%2E/ü x", "a/v=x%2Fy%3D/part.parquet", "a/#1/~"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_file_comes_back_by_its_name(store: Store, name: str) -> None:
+def test_file_is_read_by_its_name(store: Store, name: str) -> None:
     assert store.get(name) is None
     assert not store.is_there(name)
     assert store.measure(name) is None
@@ -54,7 +54,7 @@ def test_file_comes_back_by_its_name(store: Store, name: str) -> None:
     assert measured.size_bytes == 7
 
 
-def test_name_is_given_once(store: Store) -> None:
+def test_name_is_created_only_once(store: Store) -> None:
     assert store.put_if_absent("a/1", b"first")
     assert not store.put_if_absent("a/1", b"second")
     assert store.get("a/1") == b"first"
@@ -80,7 +80,7 @@ def test_race_for_a_name_has_one_winner(store: Store) -> None:
     assert all(store.get(f"a/{number}") == str(racer).encode() for number, racer in won)
 
 
-def test_store_is_probed_without_a_trace(store: Store) -> None:
+def test_probe_of_a_store_leaves_no_file(store: Store) -> None:
     store.prepare(["_sarameya/landing"])
     assert store.gives_names_once("_sarameya/landing")
     assert list(store.names("")) == []
@@ -93,15 +93,15 @@ def test_store_that_ignores_the_precondition_is_detected(monkeypatch: pytest.Mon
     assert not store.gives_names_once("_sarameya/landing")
 
 
-def test_probe_that_nobody_wins_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_without_a_winner_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     store = ObjectStore("memory://table", MemoryStore())
     monkeypatch.setattr(store, "put_if_absent", lambda name, content: False)
     with pytest.raises(OSError, match="no put of a new name succeeded"):
         store.gives_names_once("_sarameya/landing")
 
 
-def test_conditional_put_is_sent_once_and_a_copy_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A put that is tried again may be refused although the first try took effect."""
+def test_conditional_put_is_not_retried_and_a_copy_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retried put may be refused although the first attempt succeeded."""
     client, once, patient = MemoryStore(), MemoryStore(), MemoryStore()
     store = ObjectStore("memory://table", client, once=once, patient=patient)
     assert store.put_if_absent("a", b"x")
@@ -111,7 +111,7 @@ def test_conditional_put_is_sent_once_and_a_copy_waits_longer(monkeypatch: pytes
     assert obstore.get(patient, "c").bytes() == b"x"
 
 
-def test_clients_differ_in_retries_and_in_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_differ_in_retries_and_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(objects.S3Store, "from_url", lambda url, **options: made.append(options) or MemoryStore())
     store_at("s3://lake/orders", StoreOptions(endpoint="http://127.0.0.1:1"))
@@ -121,22 +121,22 @@ def test_clients_differ_in_retries_and_in_patience(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
-def test_endpoint_of_the_environment_is_judged(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_endpoint_from_the_environment_is_used_and_checked(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setattr(objects.S3Store, "from_url", lambda url, **options: made.append(options) or MemoryStore())
     monkeypatch.setenv(variable, "http://theirs")
     assert not store_at("s3://lake/orders").is_trusted
     assert {options["config"]["endpoint"] for options in made} == {"http://theirs"}
     mine = StoreOptions(endpoint="https://x.amazonaws.com")
-    if variable == "AWS_ENDPOINT_URL_S3":  # it would be used, whatever the option says
+    if variable == "AWS_ENDPOINT_URL_S3":  # it takes precedence over the option
         with pytest.raises(ConfigError, match="must be AWS_ENDPOINT_URL_S3, which is http://theirs"):
             store_at("s3://lake/orders", mine)
     else:
         assert store_at("s3://lake/orders", mine).is_trusted
 
 
-def test_empty_objects_are_no_files() -> None:
-    """Consoles and connectors put them where a directory would be."""
+def test_empty_objects_are_not_files() -> None:
+    """Consoles and connectors create them as directory markers."""
     client = MemoryStore()
     store = ObjectStore("memory://table", client)
     for name in ("a/d", "a/d/v=1", "a/e"):
@@ -147,7 +147,7 @@ def test_empty_objects_are_no_files() -> None:
     assert store.entries("a") == ["d"]
 
 
-def test_put_over_replaces(store: Store) -> None:
+def test_put_over_replaces_the_content(store: Store) -> None:
     store.put_if_absent("a/1", b"x")
     for content in (b"first", b"2"):
         store.put_over("a/head", content)
@@ -155,7 +155,7 @@ def test_put_over_replaces(store: Store) -> None:
     assert sorted(store.names("a")) == ["a/1", "a/head"]
 
 
-def test_directory_has_its_files_and_entries(store: Store) -> None:
+def test_directory_lists_its_files_and_entries(store: Store) -> None:
     for name in ("a/b/2", "a/b/1", "a/c/d/3", "ab/4", "5"):
         store.put_if_absent(name, b"12")
     assert sorted(store.names("a")) == ["a/b/1", "a/b/2", "a/c/d/3"]
@@ -181,7 +181,7 @@ def test_directory_is_removed_with_all_its_files(store: Store) -> None:
         assert list(store.names("")) == []
 
 
-def test_files_move_once_in_order(store: Store) -> None:
+def test_repeated_move_has_no_effect(store: Store) -> None:
     store.put_if_absent("a/1", b"one")
     store.put_if_absent("a/2", b"two")
     moves = [("a/1", "b/c/1"), ("a/gone", "b/gone"), ("a/2", "2")]
@@ -190,7 +190,7 @@ def test_files_move_once_in_order(store: Store) -> None:
         assert {name: store.get(name) for name in store.names("")} == {"b/c/1": b"one", "2": b"two"}
 
 
-def test_local_file_is_taken(store: Store, tmp_path: Path) -> None:
+def test_local_file_is_moved_into_the_store(store: Store, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_bytes(b"content")
     store.take(mine, "a/b/theirs")
@@ -198,7 +198,7 @@ def test_local_file_is_taken(store: Store, tmp_path: Path) -> None:
     assert not mine.exists()
 
 
-def test_written_file_is_there_after_the_context(store: Store) -> None:
+def test_written_file_exists_after_the_context(store: Store) -> None:
     with store.writing("a/v=1/x.parquet") as path:
         pq.write_table(pa.table({"n": range(1000)}), path)
     store.sync_files("a", ["a/v=1/x.parquet"])
@@ -225,7 +225,7 @@ def test_failed_write_is_not_put() -> None:
 @pytest.mark.parametrize(
     "read", [lambda store: count_rows(store, "a/x"), lambda store: pq.ParquetFile(store.open("a/x"))]
 )
-def test_missing_file_is_told_by_its_name(store: Store, read: Callable[[Store], object]) -> None:
+def test_missing_file_raises_with_its_name(store: Store, read: Callable[[Store], object]) -> None:
     with pytest.raises(FileNotFoundError, match="a/x"):
         read(store)
 
@@ -253,10 +253,10 @@ def response(status: int, code: str = "") -> str:
         (NotImplementedError("conditional puts are disabled"), errno.EINVAL, "disabled"),
     ],
 )
-def test_error_of_an_object_store_is_that_of_a_file(
+def test_error_of_an_object_store_becomes_an_os_error(
     error: Exception, number: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only errors that prove that nothing was put are known outcomes."""
+    """Any error that does not prove that nothing was written is an `UnansweredError`."""
 
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -268,7 +268,7 @@ def test_error_of_an_object_store_is_that_of_a_file(
     assert isinstance(raised.value, UnansweredError) == (number == errno.EIO)
 
 
-def test_refused_put_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_put_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_AGAIN_SECONDS", 0.0)
     store, put, refusals = ObjectStore("s3://lake", MemoryStore()), obstore.put, [409, 429, 0]
 
@@ -299,8 +299,10 @@ def test_object_is_read_in_ranges() -> None:
 
 
 @pytest.mark.parametrize(("size", "requests"), [(0, 1), (100, 1), (101, 4), (300, 5), (301, 6)])
-def test_parts_of_a_file_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int, requests: int) -> None:
-    """As a store charges them: one request begins the parts, and one completes them."""
+def test_requests_for_the_parts_of_a_file_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int, requests: int
+) -> None:
+    """A store charges one request that starts a multipart upload, one for each part, and one that completes it."""
     monkeypatch.setattr(objects, "_PART_BYTES", 100)
     store, file = ObjectStore("memory://lake", MemoryStore()), tmp_path / "file"
     file.write_bytes(b"x" * size)
