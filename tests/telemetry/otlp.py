@@ -21,7 +21,7 @@ class Received:
     metrics: list[ExportMetricsServiceRequest] = attrs.field(factory=list)
     traces: list[ExportTraceServiceRequest] = attrs.field(factory=list)
     is_broken: bool = False
-    """True to answer with 400, and to keep nothing."""
+    """True to respond with 400 and keep nothing."""
 
 
 @contextmanager

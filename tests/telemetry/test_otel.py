@@ -1,4 +1,4 @@
-"""Metrics and spans as OpenTelemetry's own SDK has them: exported in memory, and as a collector reads them."""
+"""Metrics and spans of OpenTelemetry's SDK, exported in memory and to a collector over OTLP."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parent(number: int = 0) -> bytes:
     return f"00-{int(TRACE, 16) + number:032x}-b7ad6b7169203331-01".encode()
 
 
-async def test_metrics_reach_a_collector_by_otlp(autojump_clock: MockClock) -> None:
+async def test_metrics_reach_a_collector_over_otlp(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         cluster.produce_many("orders", 0, [(None, b"x")] * 3)
         handler = Recorder()
@@ -94,7 +94,7 @@ async def test_metrics_reach_a_collector_by_otlp(autojump_clock: MockClock) -> N
         assert not point.HasField("min")
 
 
-class Remembering(MetricExporter):
+class RecordingExporter(MetricExporter):
     def __init__(self, *, fails: int = 0) -> None:
         super().__init__()
         self.exported: list[MetricsData] = []
@@ -122,7 +122,7 @@ async def test_metrics_are_exported_and_failures_reported_once(
 ) -> None:
     monkeypatch.setattr("trio.to_thread.run_sync", inline)
     caplog.set_level("INFO", "sarameya")
-    exporter = Remembering(fails=2)
+    exporter = RecordingExporter(fails=2)
     group = ConsumerGroup(["localhost:9092"], "g")
     with trio.move_on_after(25):
         await export_metrics(GroupCollector.of(group), exporter, interval=10)
@@ -135,7 +135,7 @@ async def test_metrics_are_exported_and_failures_reported_once(
 
 @attrs.define
 class Metered:
-    """A group that has counted so many records."""
+    """A group whose meters have counted a number of records."""
 
     meters: Meters
 
@@ -147,12 +147,12 @@ class Metered:
         return GroupStatus(group="g", state="STABLE")
 
 
-async def test_member_that_is_made_anew_counts_from_another_start(
+async def test_recreated_member_has_a_new_start_time_of_its_counters(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its counters would fall, which the sum of one start never does."""
+    """Otherwise its counters would decrease, which a cumulative sum with one start time must not do."""
     monkeypatch.setattr("trio.to_thread.run_sync", inline)
-    exporter, groups = Remembering(), [Metered.of(7), Metered.of(9)]
+    exporter, groups = RecordingExporter(), [Metered.of(7), Metered.of(9)]
     collector = GroupCollector(lambda: [MemberSnapshot.of(group, number) for number, group in enumerate(groups, 1)])
     began = trio.current_time()
     with trio.move_on_after(35):
@@ -174,7 +174,7 @@ async def test_member_that_is_made_anew_counts_from_another_start(
 
 
 class Lander(ConsumerGroupHandler):
-    """Lands what it is given, by fives; the first try fails."""
+    """A handler that lands messages in batches of five. The first attempt fails."""
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         held: list[int] = []
@@ -195,10 +195,10 @@ class Lander(ConsumerGroupHandler):
             session.mark_message(message)
 
 
-async def spans_of_landings() -> list[ReadableSpan]:
-    """Record the spans of a member that has landed twice.
+async def spans_of_flushes() -> list[ReadableSpan]:
+    """Record the spans of a member that lands two batches, the first one in two attempts.
 
-    Records 0 to 4 have a trace each, 1 and 2 the same one; the others have none.
+    Records 0 to 4 have a trace, records 1 and 2 the same one. The others have none.
     """
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
@@ -215,9 +215,9 @@ async def spans_of_landings() -> list[ReadableSpan]:
     return list(exporter.get_finished_spans())
 
 
-async def test_session_claim_and_landings_are_spans_within_each_other(autojump_clock: MockClock) -> None:
+async def test_session_claim_and_landings_are_nested_spans(autojump_clock: MockClock) -> None:
     of_name: dict[str, list[ReadableSpan]] = {}
-    for span in await spans_of_landings():
+    for span in await spans_of_flushes():
         of_name.setdefault(span.name, []).append(span)
     (session,), (claim,), landings = of_name["session"], of_name["claim orders"], of_name["land orders"]
     assert session.parent is None
@@ -242,7 +242,7 @@ async def test_session_claim_and_landings_are_spans_within_each_other(autojump_c
     assert second.links == ()
 
 
-def test_context_of_a_message_is_in_its_headers() -> None:
+def test_trace_context_is_read_from_the_headers_of_a_message() -> None:
     message = Message(
         topic="orders",
         partition=0,
@@ -260,7 +260,7 @@ def test_context_of_a_message_is_in_its_headers() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"00", b"\xff\xfe", b"00-" + b"0" * 32 + b"-b7ad6b7169203331-01", None])
-async def test_headers_that_are_no_trace_are_no_link(value: bytes | None, autojump_clock: MockClock) -> None:
+async def test_invalid_trace_header_gives_no_link(value: bytes | None, autojump_clock: MockClock) -> None:
     tracing = Tracing(TracerProvider())
     async with orders(1) as cluster, deadline() as nursery:
         cluster.produce("orders", 0, b"v", headers=[("traceparent", value)])
@@ -271,7 +271,7 @@ async def test_headers_that_are_no_trace_are_no_link(value: bytes | None, autoju
         await member.close()
 
 
-async def test_links_are_bounded(autojump_clock: MockClock) -> None:
+async def test_number_of_links_of_a_span_is_limited(autojump_clock: MockClock) -> None:
     tracing = Tracing(TracerProvider())
     async with orders(1) as cluster, deadline() as nursery:
         for number in range(300):
@@ -284,16 +284,16 @@ async def test_links_are_bounded(autojump_clock: MockClock) -> None:
     assert tracing._contexts == {}
 
 
-def test_environment_says_who_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_overrides_the_service_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resource_of({"service.name": "ours"}).attributes["service.name"] == "ours"
     monkeypatch.setenv("OTEL_SERVICE_NAME", "theirs")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=pod-0")
-    told = resource_of({"service.name": "ours", "service.instance.id": "1"}).attributes
-    assert (told["service.name"], told["service.instance.id"]) == ("theirs", "pod-0")
+    attributes = resource_of({"service.name": "ours", "service.instance.id": "1"}).attributes
+    assert (attributes["service.name"], attributes["service.instance.id"]) == ("theirs", "pod-0")
 
 
-def test_each_process_is_an_instance_of_its_own_wherever_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each container may have a process 1, and several containers may share a host name."""
+def test_service_instance_id_differs_despite_equal_process_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each container has a process 1, and several containers may share a host name."""
     monkeypatch.setattr("os.getpid", lambda: 1)
     first, second = identity("g"), identity("g")
     assert first.pop("service.instance.id") != second.pop("service.instance.id")

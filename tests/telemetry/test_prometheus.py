@@ -1,4 +1,4 @@
-"""The metrics of a member at work, as Prometheus' own parsers read them, held against the embedded broker's truth."""
+"""The metrics of a member, read by Prometheus' own parsers and compared with the state of the embedded broker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def registry_of(*groups: ConsumerGroup) -> CollectorRegistry:
 
 
 class Moment(Collector):
-    """Families that were collected once: ages differ from one look to the next."""
+    """A collector of families that were collected once, because ages differ in each collection."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -57,7 +57,7 @@ def moment_of(registry: CollectorRegistry) -> CollectorRegistry:
 
 
 def samples(registry: CollectorRegistry) -> list[Sample]:
-    """Return the samples of both formats at one moment, read by their strict parsers."""
+    """Return the samples at one moment, checked to be equal in both text formats."""
     registry = moment_of(registry)
     plain = [one for family in parse(generate_latest(registry).decode()) for one in family.samples]
     strict = [one for family in parse_openmetrics(generate_openmetrics(registry).decode()) for one in family.samples]
@@ -72,7 +72,7 @@ def value(found: list[Sample], name: str, **labels: str) -> float:
     return float(one.value)
 
 
-async def test_metrics_of_a_member_are_the_broker_s_truth(autojump_clock: MockClock) -> None:
+async def test_metrics_of_a_member_match_the_broker(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         cluster.produce_many("orders", 0, [(None, b"x" * 100)] * 10)
         handler = Recorder()
@@ -88,7 +88,7 @@ async def test_metrics_of_a_member_are_the_broker_s_truth(autojump_clock: MockCl
         assert value(found, "sarameya_partition_position_offset", **zero) == 10
         assert value(found, "sarameya_partition_high_water_mark_offset", **zero) == 10
         assert value(found, "sarameya_partition_committed_offset", **zero) == 10
-        assert not [s for s in found if s.name == "sarameya_partition_landed_offset"], "nobody lands"
+        assert not [s for s in found if s.name == "sarameya_partition_landed_offset"], "no handler lands"
         assert value(found, "sarameya_records_total", **own, topic="orders") == 10
         assert value(found, "sarameya_fetched_bytes_total", **own, topic="orders") > 1000
         assert value(found, "sarameya_assigned_partitions", **own) == 2
@@ -105,7 +105,9 @@ async def test_metrics_of_a_member_are_the_broker_s_truth(autojump_clock: MockCl
         assert value(found, "sarameya_buffer_limit_bytes", **own) == group.config.fetch_buffer_bytes
         await member.close()
         found = samples(registry)
-        assert not [s for s in found if s.name.startswith("sarameya_partition_")], "it has none any more"
+        assert not [s for s in found if s.name.startswith("sarameya_partition_")], (
+            "the member has no partitions any more"
+        )
         assert value(found, "sarameya_records_total", **own, topic="orders") == 10
 
 
@@ -130,7 +132,7 @@ async def test_landings_are_histograms(autojump_clock: MockClock) -> None:
         await member.close()
 
 
-async def test_members_of_one_service_are_told_apart(autojump_clock: MockClock) -> None:
+async def test_members_of_one_service_have_different_worker_labels(autojump_clock: MockClock) -> None:
     async with orders(2) as cluster, deadline() as nursery:
         first = await start_member(nursery, cluster, Recorder())
         second = await start_member(nursery, cluster, Recorder())
@@ -143,8 +145,8 @@ async def test_members_of_one_service_are_told_apart(autojump_clock: MockClock) 
         await second.close()
 
 
-async def test_first_record_that_is_lost_is_an_increase(autojump_clock: MockClock) -> None:
-    """Prometheus sees none where a counter's first row is of after it."""
+async def test_counters_of_losses_start_at_zero(autojump_clock: MockClock) -> None:
+    """Prometheus sees no increase if a counter's first sample already includes it."""
     async with orders(1) as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder())
         await trio.sleep(5)
@@ -166,7 +168,7 @@ async def test_first_record_that_is_lost_is_an_increase(autojump_clock: MockCloc
         await member.close()
 
 
-async def test_units_and_bounds_are_written_as_the_library_s_own(autojump_clock: MockClock) -> None:
+async def test_units_and_bounds_are_formatted_like_the_library(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         member = await start_member(nursery, cluster, Recorder())
         await trio.sleep(5)
@@ -180,8 +182,8 @@ async def test_units_and_bounds_are_written_as_the_library_s_own(autojump_clock:
             s.labels["le"] for family in families for s in family.samples if s.name == "sarameya_landing_rows_bucket"
         }
         own = CollectorRegistry()
-        library_s = LibraryHistogram("rows", "Theirs.", buckets=ROWS, registry=own)
-        library_s.observe(1)
+        library_histogram = LibraryHistogram("rows", "Theirs.", buckets=ROWS, registry=own)
+        library_histogram.observe(1)
         assert ours == {s.labels["le"] for family in own.collect() for s in family.samples if s.name == "rows_bucket"}
         await member.close()
 
