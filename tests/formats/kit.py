@@ -33,7 +33,7 @@ message Order { int64 id = 1; string note = 2; }
 
 @contextmanager
 def small_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallRegistry]:
-    """Replace every registry by one in memory, and threads by calls on the event loop."""
+    """Replace all registries by one in memory, and threads by calls on the event loop."""
     registry = SmallRegistry()
     for module in (message_decoder, record_encoder):
         monkeypatch.setattr(module, "Registry", registry.client)

@@ -1,4 +1,4 @@
-"""Formats of messages that a handler reads: text, Avro, Protobuf, and those of a schema registry."""
+"""Formats of messages that a handler reads: text, JSON, Avro and Protobuf, with and without a schema registry."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ SALE = """{"type": "record", "name": "Sale", "fields": [
 ]}"""
 
 
-async def test_logical_types_of_avro_are_those_of_python(autojump_clock: MockClock) -> None:
+async def test_logical_types_of_avro_become_python_types(autojump_clock: MockClock) -> None:
     at = datetime.datetime(2026, 11, 26, 12, tzinfo=datetime.UTC)
     sale = Sale(at, at.date(), Decimal("1.50"), uuid.UUID(int=7), b"\xff")
     value = avro_bytes(msgspec.structs.asdict(sale), SALE)
@@ -119,7 +119,7 @@ async def test_logical_types_of_avro_are_those_of_python(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize(
-    ("kind", "form", "value", "told"),
+    ("kind", "form", "value", "problem"),
     [
         (uuid.UUID, "string", b"secret", "Invalid UUID"),
         (Order, Format("avro", schema=AVRO_ORDER), b"", "cannot be read by its Avro schema: EOFError"),
@@ -132,15 +132,15 @@ async def test_logical_types_of_avro_are_those_of_python(autojump_clock: MockClo
     ],
 )
 async def test_undecodable_value_is_an_error(
-    autojump_clock: MockClock, kind: Any, form: Any, value: Any, told: str
+    autojump_clock: MockClock, kind: Any, form: Any, value: Any, problem: str
 ) -> None:
     error = await failure(value, value_type=kind, value_format=form)
-    assert told in str(error)
+    assert problem in str(error)
     assert "secret" not in str(error)
 
 
 @pytest.mark.parametrize(
-    ("kind", "form", "named", "told"),
+    ("kind", "form", "named", "problem"),
     [
         (Order, "avro", "value_format", "give a Format"),
         (Order, "xml", "value_format", "must be one of"),
@@ -156,9 +156,9 @@ async def test_undecodable_value_is_an_error(
     ],
 )
 async def test_format_that_does_not_fit_is_refused(
-    autojump_clock: MockClock, registry: SmallRegistry, kind: Any, form: Any, named: str, told: str
+    autojump_clock: MockClock, registry: SmallRegistry, kind: Any, form: Any, named: str, problem: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told) as raised:
+    with pytest.raises(ConfigError, match=problem) as raised:
         await ClaimFeed().run(Keeps(value_type=kind, value_format=form))
     assert raised.value.option == named
 
@@ -181,9 +181,7 @@ async def test_missing_package_is_named_with_its_command(
 # -- with a registry ---------------------------------------------------------------------------------
 
 
-async def test_avro_is_read_by_the_schema_that_it_was_written_with(
-    autojump_clock: MockClock, registry: SmallRegistry
-) -> None:
+async def test_avro_is_read_with_the_schema_of_the_writer(autojump_clock: MockClock, registry: SmallRegistry) -> None:
     old = registry.register(
         "orders-value", '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
     )
@@ -223,7 +221,7 @@ async def test_json_is_read_without_its_header(autojump_clock: MockClock, regist
     assert error.path == "$.id"
 
 
-async def test_protobuf_is_checked_by_the_message_that_it_names(
+async def test_protobuf_message_of_another_type_is_undecodable(
     autojump_clock: MockClock, registry: SmallRegistry
 ) -> None:
     number = registry.register("orders-value", PROTO_ORDER, "PROTOBUF")
@@ -238,7 +236,7 @@ async def test_protobuf_is_checked_by_the_message_that_it_names(
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "problem"),
     [
         (b'{"id": 7}', "it has no schema registry header: its first byte is 0x7b, not 0x00"),
         (b"\x00\x00", "it ends within its schema registry header, after 2 bytes"),
@@ -249,12 +247,12 @@ async def test_protobuf_is_checked_by_the_message_that_it_names(
     ],
 )
 async def test_undecodable_registered_value_is_an_error(
-    autojump_clock: MockClock, registry: SmallRegistry, value: Any, told: str
+    autojump_clock: MockClock, registry: SmallRegistry, value: Any, problem: str
 ) -> None:
     registry.register("s", "{}", "JSON")
     registry.register("t", AVRO_ORDER)
     error = await failure(value, value_type=Order, value_format=AVRO)
-    assert error.problem.startswith(told)
+    assert error.problem.startswith(problem)
 
 
 async def test_tombstone_needs_no_registry(autojump_clock: MockClock, registry: SmallRegistry) -> None:
@@ -269,8 +267,10 @@ async def test_key_and_value_share_a_registry(autojump_clock: MockClock, registr
     assert registry.requests == ["/schemas/ids/1"]
 
 
-async def test_message_waits_for_a_registry_that_is_down(autojump_clock: MockClock, registry: SmallRegistry) -> None:
-    """A registry that is down for an hour costs no message: none becomes a dead letter, none counts an attempt."""
+async def test_message_waits_until_the_registry_is_available(
+    autojump_clock: MockClock, registry: SmallRegistry
+) -> None:
+    """While the registry is down for an hour, no message becomes a dead letter, and no attempt is counted."""
     number = registry.register("s", AVRO_ORDER)
     registry.fault = lambda _: (503, b"down") if trio.current_time() < 3600 else None
     feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
@@ -289,7 +289,7 @@ async def test_message_waits_for_a_registry_that_is_down(autojump_clock: MockClo
     assert "answers with status 503: down" in retries[0].cause
 
 
-async def test_waiting_for_a_registry_ends_with_the_claim(autojump_clock: MockClock, registry: SmallRegistry) -> None:
+async def test_retries_of_a_registry_stop_with_the_claim(autojump_clock: MockClock, registry: SmallRegistry) -> None:
     registry.fault = lambda _: (503, b"down")
     feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
     feed.send(framed(1, b""))
@@ -302,7 +302,7 @@ async def test_waiting_for_a_registry_ends_with_the_claim(autojump_clock: MockCl
     assert (handler.messages, feed.committed) == ([], 0)
 
 
-async def test_claim_that_ends_does_not_wait_for_a_response(
+async def test_stopped_claim_does_not_wait_for_a_registry_response(
     autojump_clock: MockClock, registry: SmallRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def no_response(function: Any) -> None:
@@ -327,7 +327,7 @@ async def test_claim_that_ends_does_not_wait_for_a_response(
         (PROTOBUF, framed(3, b"", b"\x00"), None, SchemaError),
     ],
 )
-async def test_error_of_a_registry_that_does_not_pass_fails_the_claim(
+async def test_permanent_error_of_a_registry_fails_the_claim(
     autojump_clock: MockClock,
     registry: SmallRegistry,
     form: Format,
@@ -335,7 +335,7 @@ async def test_error_of_a_registry_that_does_not_pass_fails_the_claim(
     fault: Any,
     kind: type[RegistryError],
 ) -> None:
-    """A person has to act. The message is not at fault, so it is no dead letter."""
+    """A person has to act. The message is valid, so it does not become a dead letter."""
     registry.register("s", AVRO_ORDER)
     registry.register("s", '{"type": "record"}')
     registry.register("s", "message {", "PROTOBUF")
@@ -364,7 +364,7 @@ async def test_unknown_schema_makes_a_dead_letter(autojump_clock: MockClock, reg
 
 
 async def test_schemas_are_requested_over_http() -> None:
-    """Real threads and a real connection: the event loop does not wait for a response."""
+    """Uses real threads and a real connection. The event loop does not block on a response."""
     with SmallRegistry() as small:
         number = small.register("orders-value", AVRO_ORDER)
         registry = RegistryOptions(url=small.url, username="me", password="secret")

@@ -1,4 +1,4 @@
-"""Formats of records that a producer sends, and what reads them again: our decoders, and Confluent's."""
+"""Formats of records that a producer sends, read again by the project's decoders and by Confluent's."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_value_is_encoded(value: Any, form: Any, data: bytes | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "form", "told"),
+    ("value", "form", "message"),
     [
         (object(), "json", "object is no type that can be encoded"),
         (b"x", "json", "it is bytes"),
@@ -147,8 +147,8 @@ async def test_value_is_encoded(value: Any, form: Any, data: bytes | None) -> No
         ({"id": 7, "more": 1}, Format("avro", schema=AVRO_ORDER), "more fields than the schema specifies: more"),
     ],
 )
-async def test_value_without_the_format_is_refused(value: Any, form: Any, told: str) -> None:
-    with pytest.raises(EncodeError, match=f"record for orders: the value cannot be encoded: .*{told}") as raised:
+async def test_value_without_the_format_is_refused(value: Any, form: Any, message: str) -> None:
+    with pytest.raises(EncodeError, match=f"record for orders: the value cannot be encoded: .*{message}") as raised:
         await encoded(value, form)
     assert (raised.value.topic, raised.value.part) == ("orders", "value")
 
@@ -201,7 +201,7 @@ async def test_subject_and_version_can_be_named(autojump_clock: MockClock, regis
     assert await encoded(7, Format("avro", registry=URL, subject="numbers", version=1)) == framed(1, b"\x0e")
 
 
-async def test_schema_is_registered_only_if_wanted(autojump_clock: MockClock, registry: SmallRegistry) -> None:
+async def test_schema_is_registered_only_with_the_option(autojump_clock: MockClock, registry: SmallRegistry) -> None:
     with pytest.raises(UnknownSubjectError, match="not registered for subject 'orders-value'"):
         await encoded(Order(7), Format("avro", registry=URL, schema=AVRO_ORDER))
     register = Format("avro", registry=URL, schema=AVRO_ORDER, register=True)
@@ -211,7 +211,7 @@ async def test_schema_is_registered_only_if_wanted(autojump_clock: MockClock, re
     assert await encoded({"id": 7}, schema) == framed(2, b'{"id":7}')
 
 
-async def test_json_is_checked_by_its_schema(autojump_clock: MockClock, registry: SmallRegistry) -> None:
+async def test_json_is_validated_by_its_schema(autojump_clock: MockClock, registry: SmallRegistry) -> None:
     number = registry.register("orders-value", JSON_ORDER, "JSON")
     assert await encoded(Order(7), JSON) == framed(number, b'{"id":7,"note":null}')
     with pytest.raises(EncodeError, match=r"it does not have JSON schema 1, at \$.id: 0 is less than the minimum of 1"):
@@ -231,7 +231,9 @@ async def test_json_schema_may_refer_to_others(autojump_clock: MockClock, regist
         await encoded([Order(7)], JSON, "others")
 
 
-async def test_protobuf_names_its_message(autojump_clock: MockClock, registry: SmallRegistry) -> None:
+async def test_protobuf_header_has_the_indexes_of_the_message(
+    autojump_clock: MockClock, registry: SmallRegistry
+) -> None:
     number = registry.register("orders-value", PROTO_ORDER, "PROTOBUF")
     assert await encoded(ProtoOrder(id=7), PROTOBUF) == framed(number, b"\x08\x07", message_indexes((1,)))
     assert await encoded(ProtoDeep(id=7), PROTOBUF) == framed(number, b"\x08\x07", message_indexes((0, 0)))
@@ -241,7 +243,7 @@ async def test_protobuf_names_its_message(autojump_clock: MockClock, registry: S
 
 
 @pytest.mark.parametrize(
-    ("schema", "kind", "form", "told"),
+    ("schema", "kind", "form", "message"),
     [
         ("{}", "JSON", AVRO, "the schema of subject 'orders-value' is JSON, not AVRO: name another subject"),
         ('{"type": "record"}', "AVRO", AVRO, "Avro schema 1 is not valid"),
@@ -250,15 +252,15 @@ async def test_protobuf_names_its_message(autojump_clock: MockClock, registry: S
         ("message {", "PROTOBUF", PROTOBUF, "Protobuf schema 1 cannot be compiled"),
     ],
 )
-async def test_schema_that_cannot_be_used_is_an_error(
-    autojump_clock: MockClock, registry: SmallRegistry, schema: str, kind: str, form: Format, told: str
+async def test_unusable_schema_raises(
+    autojump_clock: MockClock, registry: SmallRegistry, schema: str, kind: str, form: Format, message: str
 ) -> None:
     registry.register("orders-value", schema, kind)
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=message):
         await encoded(ProtoOrder() if form is PROTOBUF else {}, form)
 
 
-async def test_registry_that_is_down_is_an_error_of_send(autojump_clock: MockClock, registry: SmallRegistry) -> None:
+async def test_unavailable_registry_makes_send_raise(autojump_clock: MockClock, registry: SmallRegistry) -> None:
     registry.register("orders-value", AVRO_ORDER)
     registry.fault = lambda _: (503, b"down")
     async with memory_cluster({"orders": 1}) as cluster:
@@ -314,7 +316,7 @@ async def test_producer_sends_objects_of_any_type(autojump_clock: MockClock) -> 
         (Order, Order(7, "x"), JSON),
     ],
 )
-async def test_handler_gets_what_the_producer_has_sent(
+async def test_handler_receives_the_value_of_the_producer(
     autojump_clock: MockClock, registry: SmallRegistry, kind: Any, value: Any, form: Any
 ) -> None:
     schemas = {"avro": AVRO_ORDER, "protobuf": PROTO_ORDER, "json": JSON_ORDER}
@@ -327,17 +329,17 @@ async def test_handler_gets_what_the_producer_has_sent(
 VALUE = SerializationContext("orders", MessageField.VALUE)
 
 
-async def test_confluent_reads_what_we_write_and_we_read_what_it_writes() -> None:
+async def test_encoders_and_decoders_match_those_of_confluent() -> None:
     with SmallRegistry() as small, SchemaRegistryClient({"url": small.url}) as client:
         order = {"id": 7, "note": "x"}
-        for form, theirs, back in (
+        for form, serializer, deserializer in (
             ("avro", AvroSerializer(client, AVRO_ORDER), AvroDeserializer(client)),
             ("json", JSONSerializer(JSON_ORDER, client), JSONDeserializer(JSON_ORDER, schema_registry_client=client)),
         ):
-            ours = Format(form, registry=small.url)
-            written = await trio.to_thread.run_sync(theirs, order, VALUE)
-            assert (await handled(written, value_type=Order, value_format=ours)).value == Order(7, "x")
-            encoded_here = await encoded(Order(7, "x"), ours)
-            assert encoded_here is not None
-            assert encoded_here[:5] == written[:5]
-            assert await trio.to_thread.run_sync(back, encoded_here, VALUE) == order
+            own_format = Format(form, registry=small.url)
+            by_confluent = await trio.to_thread.run_sync(serializer, order, VALUE)
+            assert (await handled(by_confluent, value_type=Order, value_format=own_format)).value == Order(7, "x")
+            by_us = await encoded(Order(7, "x"), own_format)
+            assert by_us is not None
+            assert by_us[:5] == by_confluent[:5]
+            assert await trio.to_thread.run_sync(deserializer, by_us, VALUE) == order

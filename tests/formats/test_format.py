@@ -13,12 +13,12 @@ URL = "http://registry:8081"
 
 
 @pytest.mark.parametrize("url", [URL, [URL]])
-def test_registry_may_be_given_by_its_url(url: Any) -> None:
+def test_registry_can_be_given_as_a_url(url: Any) -> None:
     assert Format("avro", registry=url).registry == RegistryOptions(url=URL)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "named", "told"),
+    ("name", "options", "named", "message"),
     [
         ("xml", {}, "name", "'bytes', 'string', 'json', 'avro', 'protobuf'"),
         ("json", {"registry": 5}, "registry", "the registry's URL"),
@@ -39,8 +39,8 @@ def test_registry_may_be_given_by_its_url(url: Any) -> None:
         ("avro", {"registry": URL, "version": True}, "version", "'latest'"),
     ],
 )
-def test_wrong_option_is_named(name: str, options: dict[str, Any], named: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as raised:
+def test_wrong_option_is_named(name: str, options: dict[str, Any], named: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         Format(name, **options)
     assert raised.value.option == named
 
@@ -51,15 +51,15 @@ def test_format_shows_no_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("avro", "schema is required for 'avro', unless there is a registry: give a Format"),
         ("xml", "must be one of 'bytes'"),
         (5, "must be a Format, or one of"),
     ],
 )
-def test_name_of_a_format_is_checked(value: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as raised:
+def test_name_of_a_format_is_checked(value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         checked_format("value_format", value)
     assert raised.value.option == "value_format"
     assert checked_format("value_format", "json") == Format("json")

@@ -1,4 +1,4 @@
-"""Look-ups that several tasks wait for."""
+"""Lookups that several tasks wait for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sarameya.formats.lookups import Lookups
 
 
 class Slow:
-    """A function that ends when it is told to."""
+    """A function that blocks until `may_end` is set, and then raises `error` or returns the key in upper case."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -34,7 +34,7 @@ async def until_called(slow: Slow, times: int = 1) -> None:
             await trio.sleep(0.001)
 
 
-async def test_result_is_looked_up_once_for_all_tasks() -> None:
+async def test_concurrent_lookups_call_the_function_once() -> None:
     slow, found = Slow(), []
     lookups = Lookups(slow)
 
@@ -50,7 +50,7 @@ async def test_result_is_looked_up_once_for_all_tasks() -> None:
     assert (found, slow.calls) == (["A"] * 5, ["a"])
 
 
-async def test_error_is_raised_to_all_tasks_and_forgotten() -> None:
+async def test_error_is_raised_in_all_tasks_and_not_cached() -> None:
     slow, errors = Slow(), []
     lookups = Lookups(slow)
     slow.error = RegistryError("it is down")
@@ -71,7 +71,7 @@ async def test_error_is_raised_to_all_tasks_and_forgotten() -> None:
     assert await lookups.get("a") == "A"
 
 
-async def test_cancelled_look_up_is_repeated_by_a_task_that_waits() -> None:
+async def test_cancelled_lookup_is_repeated_by_a_waiting_task() -> None:
     slow, found = Slow(), []
     lookups = Lookups(slow)
 
