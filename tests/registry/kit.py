@@ -1,4 +1,4 @@
-"""A small schema registry for tests: Confluent's paths over HTTP on loopback, schemas in memory, faults on demand."""
+"""A small schema registry for tests: Confluent's HTTP paths on loopback, schemas in memory, injected faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registry over HTTP: ours in the tests' kit, and what others do on a bad day."""
+"""A registry over HTTP: the one of the tests' kit, and faulty servers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_credentials_are_sent(small: SmallRegistry, more: dict[str, str], header
     assert small.headers.get("Authorization") == header
 
 
-def test_schema_is_posted(small: SmallRegistry) -> None:
+def test_schema_is_looked_up_and_registered_by_post(small: SmallRegistry) -> None:
     registry = Registry(small.options)
     with pytest.raises(UnknownSubjectError):
         registry.registered("s", "AVRO", '"long"')
@@ -65,13 +65,13 @@ def test_redirection_is_not_followed(small: SmallRegistry) -> None:
     assert small.requests == ["/schemas/ids/1"]
 
 
-def test_answer_without_end_is_cut(small: SmallRegistry) -> None:
+def test_response_above_the_size_limit_raises(small: SmallRegistry) -> None:
     small.fault = lambda _: (200, b" " * (MAX_BYTES + 1))
     with pytest.raises(RegistryError, match=f"does not answer: OSError: the answer has more than {MAX_BYTES} bytes"):
         Http(small.options, lambda: None).request(small.url)
 
 
-def test_answer_that_breaks_off_is_an_error(small: SmallRegistry) -> None:
+def test_incomplete_response_raises(small: SmallRegistry) -> None:
     def broken(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
         request.wfile = io.BytesIO()
@@ -82,14 +82,14 @@ def test_answer_that_breaks_off_is_an_error(small: SmallRegistry) -> None:
         Registry(small.options).schemas([1])
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_refused_connection_raises() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(RegistryError, match="does not answer: ConnectionRefusedError"):
         Http(at(url), lambda: None).request(url)
 
 
-def test_answer_that_drips_is_given_up_at_the_time_out() -> None:
+def test_slow_response_raises_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
@@ -113,7 +113,7 @@ def test_answer_that_drips_is_given_up_at_the_time_out() -> None:
         thread.join()
 
 
-async def test_cancellation_in_a_thread_of_trios_ends_the_waiting(small: SmallRegistry) -> None:
+async def test_cancelled_request_in_a_trio_thread_is_not_retried(small: SmallRegistry) -> None:
     registry = Registry(small.options)
     with trio.move_on_after(0.1) as scope:
         await trio.to_thread.run_sync(registry.schemas, [1])

@@ -10,13 +10,13 @@ from sarameya.registry.client import Registry
 from sarameya.registry.options import RegistryOptions
 
 
-def test_options_come_from_a_table() -> None:
+def test_options_are_read_from_a_table() -> None:
     options = RegistryOptions.from_options({"url": ["http://a", "https://b:8081/apis"], "token": "t", "timeout": 3})
     assert options == RegistryOptions(url=("http://a", "https://b:8081/apis"), token="t", timeout=3)
 
 
 @pytest.mark.parametrize(
-    ("options", "named", "told"),
+    ("options", "named", "problem"),
     [
         ("http://a", "registry", "must be a table"),
         ({}, "registry.url", "must be the registry's URL"),
@@ -39,14 +39,14 @@ def test_options_come_from_a_table() -> None:
         ({"url": "http://a", "pasword": "secret"}, "registry.pasword", "password"),
     ],
 )
-def test_wrong_option_is_named_with_what_is_allowed(options: Any, named: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as raised:
+def test_wrong_option_is_named_with_the_reason(options: Any, named: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as raised:
         RegistryOptions.from_options(options)
     assert raised.value.option == named
     assert "secret" not in str(raised.value)
 
 
-def test_file_without_certificates_is_told(tmp_path: Path) -> None:
+def test_ca_file_without_certificates_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("none")
     with pytest.raises(ConfigError, match="must hold certificates"):

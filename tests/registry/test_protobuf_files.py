@@ -1,4 +1,4 @@
-"""A registry's Protobuf schemas compiled, by the protoc that pip brings."""
+"""Compilation of a registry's Protobuf schemas by the protoc of grpcio-tools."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_message_without_a_package_has_a_plain_name() -> None:
     assert [message_at(made.file[-1], path) for path in [(0,), (0, 0)]] == ["A", "A.B"]
 
 
-def test_invalid_schema_is_refused_with_protocs_error() -> None:
+def test_invalid_schema_is_refused_with_the_error_of_protoc() -> None:
     with pytest.raises(SchemaError, match=r"^Protobuf schema 7 cannot be compiled: sarameya_schema.proto:1:9: E"):
         file_set(schema("message {"), {})
 
 
-def test_compiler_that_is_too_slow_is_a_passing_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_compiler_is_a_passing_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sarameya.registry.protobuf_files._PROTOC_SECONDS", 0.001)
     with pytest.raises(RegistryError, match="did not compile Protobuf schema 7 within") as raised:
         file_set(schema(ORDER), {"base/money.proto": schema(MONEY)})
