@@ -52,12 +52,12 @@ ONE_OF = {
 POLICIES = {"offset_initial", "offset_out_of_range"}
 BOOLEANS = {"check_crcs", "autocommit"}
 TEXTS = {"client_id", "rack_id"}
-OF_THEIR_OWN = {"rebalance_strategies", "group_instance_id", "retry_max_attempts", "retry_timeout", "topics"}
+WITH_OWN_TESTS = {"rebalance_strategies", "group_instance_id", "retry_max_attempts", "retry_timeout", "topics"}
 SECURITY = {name for name in (field.name for field in attrs.fields(Config)) if name.startswith(("tls_", "sasl_"))}
 SECURITY |= {"security_protocol"}
-"""Options that need each other are tested in test_security.py."""
+"""Options that depend on each other. Their tests are in test_security.py."""
 
-# What must lie below another option, so that the bounds of each can be tried alone.
+# Values of related options, with which the bounds of an option can be tested alone.
 ROOM = {"heartbeat_interval": {"session_timeout": LONGEST}, "rebalance_margin": {"rebalance_timeout": LONGEST}}
 SHORT = {"session_timeout": {"heartbeat_interval": 0.0001}, "rebalance_timeout": {"rebalance_margin": 0}}
 
@@ -73,17 +73,17 @@ def refused(option: str, value: object) -> ConfigError:
 
 
 def accepted(option: str, value: object) -> None:
-    beside = ROOM.get(option, {}) | SHORT.get(option, {})
-    assert getattr(Config(**beside | {option: value}), option) == value
+    related = ROOM.get(option, {}) | SHORT.get(option, {})
+    assert getattr(Config(**related | {option: value}), option) == value
 
 
-def test_every_option_s_bounds_are_tried_here():
-    tried = ABOVE_ZERO | FROM_ZERO | WHOLE_FROM.keys() | ONE_OF.keys() | BOOLEANS | TEXTS | POLICIES | OF_THEIR_OWN
-    assert tried | SECURITY == {field.name for field in attrs.fields(Config)}
+def test_bounds_of_all_options_are_tested_here():
+    tested = ABOVE_ZERO | FROM_ZERO | WHOLE_FROM.keys() | ONE_OF.keys() | BOOLEANS | TEXTS | POLICIES | WITH_OWN_TESTS
+    assert tested | SECURITY == {field.name for field in attrs.fields(Config)}
 
 
 @pytest.mark.parametrize("option", sorted(ABOVE_ZERO | FROM_ZERO))
-def test_duration_is_finite_and_fits_kafkas_milliseconds(option):
+def test_duration_is_finite_and_fits_into_int32_milliseconds(option):
     for value in (-1, -0.001, LONGEST + 1, 10**400, math.nan, math.inf, -math.inf, "1", None, True, [1]):
         assert "must be a number" in refused(option, value).allowed
     accepted(option, 0.001)
@@ -93,12 +93,12 @@ def test_duration_is_finite_and_fits_kafkas_milliseconds(option):
 
 
 @pytest.mark.parametrize("option", sorted(ABOVE_ZERO))
-def test_duration_that_may_not_be_zero_is_refused_at_zero(option):
+def test_positive_duration_refuses_zero(option):
     assert "above 0" in refused(option, 0).allowed
 
 
 @pytest.mark.parametrize("option", sorted(FROM_ZERO))
-def test_duration_that_may_be_zero_is(option):
+def test_duration_from_zero_accepts_zero(option):
     accepted(option, 0)
 
 
@@ -111,7 +111,7 @@ def test_size_is_a_whole_number_within_its_bounds(option, low):
 
 
 @pytest.mark.parametrize(("option", "allowed"), ONE_OF.items())
-def test_choice_is_one_of_its_words(option, allowed):
+def test_choice_must_be_one_of_the_allowed_words(option, allowed):
     for value in ("", "Newest", None, 1, ["newest"]):
         assert all(repr(word) in refused(option, value).allowed for word in allowed)
     for value in allowed:
@@ -119,7 +119,7 @@ def test_choice_is_one_of_its_words(option, allowed):
 
 
 @pytest.mark.parametrize("option", sorted(BOOLEANS))
-def test_switch_is_true_or_false_and_nothing_like_it(option):
+def test_boolean_accepts_only_true_and_false(option):
     for value in (0, 1, "true", None):
         refused(option, value)
     accepted(option, True)
@@ -127,14 +127,14 @@ def test_switch_is_true_or_false_and_nothing_like_it(option):
 
 
 @pytest.mark.parametrize("option", sorted(TEXTS))
-def test_text_is_a_string(option):
+def test_text_must_be_a_string(option):
     for value in (b"x", 1, None):
         refused(option, value)
     accepted(option, "größe")
 
 
 @pytest.mark.parametrize("option", sorted(POLICIES))
-def test_offset_policy_is_a_word_a_time_or_a_duration(option):
+def test_offset_policy_must_be_a_word_a_time_or_a_duration(option):
     for value in (
         "",
         "Newest",
@@ -157,7 +157,7 @@ def test_offset_policy_is_a_word_a_time_or_a_duration(option):
 
 
 @pytest.mark.parametrize("option", sorted(POLICIES))
-def test_topic_s_own_policy_goes_before_the_general_one(option):
+def test_policy_of_a_topic_overrides_the_general_policy(option):
     config = Config(
         topics={"orders": TopicConfig(**{option: "oldest"}), "returns": TopicConfig()}, **{option: "newest"}
     )
@@ -165,7 +165,7 @@ def test_topic_s_own_policy_goes_before_the_general_one(option):
     assert [of(topic) for topic in ("orders", "returns", "others")] == ["oldest", "newest", "newest"]
 
 
-def test_topics_are_given_as_tables_too_and_copied():
+def test_topics_can_be_tables_which_are_copied():
     table = {"orders": {"offset_initial": "by_duration:PT1H"}}
     config = Config.from_mapping({"topics": table})
     table.clear()
@@ -184,20 +184,20 @@ def test_topics_are_given_as_tables_too_and_copied():
         ({"orders": {"offset_initial": "oldst"}}, "c.topics.orders.offset_initial"),
     ],
 )
-def test_topics_that_cannot_be_are_refused_by_their_place(topics, option):
+def test_invalid_topics_are_refused_with_their_place(topics, option):
     with pytest.raises(ConfigError) as caught:
         Config.from_mapping({"topics": topics}, prefix="c.")
     assert caught.value.option == option
 
 
-def test_group_instance_id_is_as_kafka_allows_it():
+def test_group_instance_id_must_be_valid_in_kafka():
     for value in ("", "a b", "ü", "a" * 250, "a\n", b"a", 5):
         refused("group_instance_id", value)
     for value in (None, "a", "host-1.example_0", "a" * 249):
         accepted("group_instance_id", value)
 
 
-def test_rebalance_strategies_are_known_assignors_each_once():
+def test_rebalance_strategies_must_be_known_and_distinct():
     for value in ((), "range", ("stickyish",), ("range", 5), ("range", "range"), None, {"range"}):
         refused("rebalance_strategies", value)
     for name in get_args(RebalanceStrategy):
@@ -206,7 +206,7 @@ def test_rebalance_strategies_are_known_assignors_each_once():
 
 
 @pytest.mark.parametrize("session_timeout", [2.0, 3.0])
-def test_heartbeats_must_be_more_often_than_the_session_times_out(session_timeout):
+def test_heartbeat_interval_must_be_below_the_session_timeout(session_timeout):
     with pytest.raises(ConfigError, match=r"heartbeat_interval = 3\.0: must be below session_timeout"):
         Config(session_timeout=session_timeout)
 
@@ -225,7 +225,7 @@ def test_config_is_immutable_and_evolves_through_its_validators():
         attrs.evolve(config, fetch_min_bytes=0)
 
 
-def test_options_are_given_by_name_only():
+def test_options_are_keyword_only():
     with pytest.raises(TypeError):
         Config("client")
 
@@ -254,7 +254,7 @@ def test_unknown_key_is_refused_with_a_suggestion():
     assert (caught.value.option, caught.value.value) == ("consumer.sesion_timeout", 5)
 
 
-def test_bad_value_is_refused_under_its_key_with_the_prefix():
+def test_bad_value_is_refused_with_prefix_and_key():
     with pytest.raises(ConfigError) as caught:
         Config.from_mapping({"fetch_min_bytes": "much"}, prefix="consumer.")
     assert caught.value.option == "consumer.fetch_min_bytes"
@@ -275,12 +275,12 @@ def test_any_plain_values_make_a_config_or_a_config_error(values):
         assert Config.from_mapping(values) == Config(**values)
 
 
-def test_word_near_no_known_option_gets_the_list_alone():
+def test_unknown_option_without_a_near_one_gets_the_list():
     assert unknown_option("zzz", {"b", "a"}) == "no such option; allowed are a, b"
     assert unknown_option("zzz", {"b", "a"}, listed="see there") == "no such option; see there"
 
 
-def test_word_near_a_known_option_gets_that_alone():
+def test_unknown_option_with_a_near_one_gets_a_suggestion():
     assert unknown_option("alphe", {"alpha", "b"}) == "no such option; did you mean 'alpha'?"
     assert unknown_option("alphe", {"alpha", "b"}, listed="see there") == (
         "no such option; did you mean 'alpha'? see there"
@@ -288,7 +288,7 @@ def test_word_near_a_known_option_gets_that_alone():
 
 
 @pytest.mark.parametrize("option", ["retry_max_attempts", "retry_timeout"])
-def test_bounds_of_retries_may_be_left_open(option: str) -> None:
+def test_retry_limits_accept_none(option: str) -> None:
     assert getattr(Config(), option) is None
     accepted(option, None)
     accepted(option, 3)
@@ -296,13 +296,13 @@ def test_bounds_of_retries_may_be_left_open(option: str) -> None:
     refused(option, "three")
 
 
-def test_no_retries_at_all_may_be_asked_for_but_not_for_no_time() -> None:
+def test_zero_is_valid_for_retry_attempts_but_not_retry_time() -> None:
     accepted("retry_max_attempts", 0)
     refused("retry_timeout", 0)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "hint"),
     [
         ("auto_offset_reset", "earliest", "auto.offset.reset is offset_initial here: offset_initial = 'oldest'"),
         ("auto.offset.reset", "latest", "auto.offset.reset is offset_initial here: offset_initial = 'newest'"),
@@ -316,16 +316,16 @@ def test_no_retries_at_all_may_be_asked_for_but_not_for_no_time() -> None:
         ("zzz", 1, "`sarameya config docs` lists all options"),
     ],
 )
-def test_kafka_s_own_name_leads_to_the_option(name: str, value: object, told: str) -> None:
+def test_kafka_name_is_refused_with_the_option_to_use(name: str, value: object, hint: str) -> None:
     (found,) = mistakes({name: value})
     assert str(found).startswith(f"{name} = {value!r}: no such option; ")
-    assert told in str(found)
+    assert hint in str(found)
     with pytest.raises(ConfigError) as raised:
         Config.from_mapping({name: value})
     assert str(raised.value) == str(found)
 
 
-def test_secret_by_kafka_s_own_name_is_not_shown() -> None:
+def test_secret_under_its_kafka_name_is_not_shown() -> None:
     (found,) = mistakes({"ssl_key_password": "sesame"})
     assert "tls_key_password here" in str(found)
     assert "sesame" not in str(found)

@@ -1,4 +1,4 @@
-"""Options by Kafka's own property names: what is mapped, and that nothing is ignored."""
+"""Options given by Kafka's property names. Each name is mapped or refused, and none is ignored."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def problems_of(properties: dict[str, Any]) -> list[str]:
 # -- the names -------------------------------------------------------------------------------------
 
 
-def test_every_name_of_kafka_s_is_told_of_once() -> None:
-    told = [name for table in TABLES for name in table]
-    assert len(told) == len(set(told))
-    assert set(told) == KAFKAS | BEFORE_4
+def test_all_kafka_names_are_listed_once() -> None:
+    names = [name for table in TABLES for name in table]
+    assert len(names) == len(set(names))
+    assert set(names) == KAFKAS | BEFORE_4
 
 
 @pytest.mark.parametrize("name", sorted(KAFKAS))
-def test_no_name_of_kafka_s_is_unknown_or_ignored(name: str) -> None:
-    beside = {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
+def test_no_kafka_name_is_unknown_or_ignored(name: str) -> None:
+    required = {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
     if name == "ssl.key.password":
-        beside["ssl.keystore.location"] = "me.pem"
+        required["ssl.keystore.location"] = "me.pem"
     try:
-        config = Config.from_properties(beside | {name: "no such value"})
+        config = Config.from_properties(required | {name: "no such value"})
     except PropertiesError as error:
         [problem] = error.problems
         assert problem.startswith(f"{name} = ")
@@ -60,7 +60,7 @@ def test_no_name_of_kafka_s_is_unknown_or_ignored(name: str) -> None:
         assert (value.reveal() if isinstance(value, Secret) else value) == "no such value"
 
 
-def test_hints_lead_to_names_of_kafka_s() -> None:
+def test_hints_name_kafka_properties() -> None:
     assert set(ELSEWHERE.values()) <= KAFKAS
     assert not ELSEWHERE.keys() & KAFKAS
 
@@ -103,19 +103,19 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "ssl.key.password": ("sesame", Secret("sesame")),
     "ssl.endpoint.identification.algorithm": ("", False),
 }
-BESIDE = {
+REQUIRED = {
     "ssl.truststore.type": "PEM",
     "ssl.keystore.type": "PEM",
     JAAS: 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="x";',
 }
-"""Properties that those require."""
+"""Properties required by those of `VALUES`."""
 
 
 ALONE = {"sasl.kerberos.service.name"}
-"""Properties that those exclude."""
+"""Properties that conflict with those of `VALUES`."""
 
 
-def test_every_option_that_kafka_has_is_tried_here() -> None:
+def test_all_mapped_properties_are_tested_here() -> None:
     assert VALUES.keys() | ALONE == MAPPED.keys()
 
 
@@ -128,15 +128,15 @@ def test_properties_of_kerberos_make_a_config() -> None:
 def test_all_properties_together_make_a_config() -> None:
     expected = {MAPPED[name]: value for name, (_, value) in VALUES.items()}
     expected |= {"sasl_username": "alice", "sasl_password": "x"}
-    assert Config.from_properties({name: given for name, (given, _) in VALUES.items()} | BESIDE) == Config(**expected)
+    assert Config.from_properties({name: given for name, (given, _) in VALUES.items()} | REQUIRED) == Config(**expected)
 
 
-def test_no_properties_are_the_defaults() -> None:
+def test_no_properties_give_the_defaults() -> None:
     assert Config.from_properties({}) == Config()
 
 
 @pytest.mark.parametrize("name", ALWAYS)
-def test_what_is_always_so_may_be_said(name: str) -> None:
+def test_property_with_a_fixed_value_accepts_only_that_value(name: str) -> None:
     values, reason = ALWAYS[name]
     for value in values:
         assert Config.from_properties({name: value}) == Config()
@@ -155,7 +155,7 @@ def test_auto_offset_reset_sets_only_the_initial_offset(text: str, policy: objec
 
 
 @pytest.mark.parametrize("given", ["range,sticky", ["range", "org.apache.kafka.clients.consumer.StickyAssignor"]])
-def test_assignors_may_be_a_list_of_librdkafkas_names(given: object) -> None:
+def test_assignors_accept_names_of_librdkafka_and_lists(given: object) -> None:
     config = Config.from_properties({"partition.assignment.strategy": given})
     assert config.rebalance_strategies == ("range", "sticky")
 
@@ -181,12 +181,12 @@ def test_empty_instance_id_is_none() -> None:
         ("partition.assignment.strategy", "", "as rebalance_strategies = (), it must be a non-empty list of 'range'"),
     ],
 )
-def test_value_that_cannot_be_is_told_under_kafka_s_name(name: str, given: object, problem: str) -> None:
+def test_invalid_value_is_reported_under_the_kafka_name(name: str, given: object, problem: str) -> None:
     [line] = problems_of({name: given})
     assert line.startswith(f"{name} = {given!r}: {problem}")
 
 
-def test_properties_that_do_not_go_together_are_told() -> None:
+def test_conflicting_properties_are_reported() -> None:
     assert problems_of({"session.timeout.ms": "2000"}) == [
         "heartbeat.interval.ms: as heartbeat_interval = 3.0, it must be below session_timeout (2)"
     ]
@@ -197,7 +197,7 @@ def test_properties_that_do_not_go_together_are_told() -> None:
     assert problem.startswith("rebalance_margin: as rebalance_margin = 1.0, it must be below rebalance_timeout")
 
 
-def test_none_is_no_value() -> None:
+def test_none_as_a_value_is_refused() -> None:
     assert problems_of({"client.id": None, "check.crcs": "true", "sasl.jaas.config": None}) == [
         "client.id: has no value: leave it out",
         "sasl.jaas.config: has no value: leave it out",
@@ -206,14 +206,14 @@ def test_none_is_no_value() -> None:
         ClientProperties.of({"bootstrap.servers": None, "client.rack": None})
 
 
-def test_name_near_one_of_librdkafka_s_is_told_both() -> None:
+def test_typo_of_a_librdkafka_name_gets_both_names() -> None:
     assert problems_of({"sasl.pasword": "x"}) == [
         "sasl.pasword = ***: is not a property of Kafka's clients; did you mean 'sasl.password'? That is librdkafka's "
         "name; Kafka's is 'sasl.jaas.config'"
     ]
 
 
-def test_all_that_cannot_be_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert problems_of(
         {
             "sesion.timeout.ms": "6000",
@@ -257,13 +257,13 @@ class Secretive:
     other: int = attrs.field(default=0, metadata={})
 
 
-def test_secret_is_the_property_s_value_as_it_stands() -> None:
+def test_secret_is_taken_verbatim() -> None:
     for given in (CANARY, Secret(CANARY)):
         assert from_properties(Secretive, {"ssl.key.password": given}) == Secretive(word=Secret(CANARY))
 
 
 @pytest.mark.parametrize("name", ["ssl.key.password", JAAS, "sasl.pasword", "ssl.keystore.key"])
-def test_secret_is_not_told(name: str) -> None:
+def test_secret_is_not_in_the_error(name: str) -> None:
     [problem] = problems_of({name: CANARY})
     assert problem.startswith(f"{name} = ***: ")
     assert CANARY not in problem
@@ -283,7 +283,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         (f'{PLAIN} required password="x" username="a"', "a", "x"),
     ],
 )
-def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
+def test_jaas_sets_username_and_password(text: str, name: str, password: str) -> None:
     config = Config.from_properties({**SASL, JAAS: text})
     assert (config.sasl_username, config.sasl_password) == (name, Secret(password))
 
@@ -316,7 +316,7 @@ def test_jaas_says_who_we_are(text: str, name: str, password: str) -> None:
         ),
     ],
 )
-def test_jaas_that_says_something_else(text: str, problem: str) -> None:
+def test_unsupported_jaas_is_refused(text: str, problem: str) -> None:
     assert problems_of({**SASL, JAAS: text})[0].startswith(f"{JAAS} = ***: {problem}")
 
 
@@ -329,14 +329,14 @@ def test_jaas_password_is_taken_verbatim_as_a_secret(monkeypatch: pytest.MonkeyP
     assert "kAnarienv0gel" not in repr(options)
 
 
-def test_conflicting_jaas_is_refused_by_its_name() -> None:
+def test_conflicting_jaas_is_refused_under_its_name() -> None:
     jaas = f'{PLAIN} required username="alice" password="{CANARY}";'
     [problem] = problems_of({"security.protocol": "SSL", JAAS: jaas})
     assert problem.startswith(f"{JAAS} = ***: as sasl_username = 'alice', it requires security_protocol")
 
 
 @pytest.mark.parametrize("store", ["keystore", "truststore"])
-def test_store_of_java_s_is_told_how_to_become_pem(store: str) -> None:
+def test_java_keystore_is_refused_with_the_conversion_to_pem(store: str) -> None:
     [problem] = problems_of({"security.protocol": "SSL", f"ssl.{store}.location": "x.jks"})
     assert problem.startswith(f"ssl.{store}.location = 'x.jks': is a Java keystore without ssl.{store}.type = PEM: ")
     assert "keytool -importkeystore" in problem
@@ -345,7 +345,7 @@ def test_store_of_java_s_is_told_how_to_become_pem(store: str) -> None:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def test_file_is_a_client(tmp_path: Path) -> None:
+def test_file_is_read_as_client_properties(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(
         "# ours\nbootstrap.servers = a:9092,\\\n  b:9092\ngroup.id: orders\nclient.id größe\nsession.timeout.ms=6000\n",
@@ -359,19 +359,19 @@ def test_file_is_a_client(tmp_path: Path) -> None:
     assert ClientValues.read(path).options == {"client_id": "größe", "session_timeout": 6.0}
 
 
-def test_options_that_lack_others_may_be_read_and_not_used() -> None:
+def test_incomplete_options_can_be_read_but_not_used() -> None:
     properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "bootstrap.servers": "a:9092"}
     assert ClientValues.of(properties).options == {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
     with pytest.raises(PropertiesError, match="sasl_username: as sasl_username = None, it must be given"):
         ClientProperties.of(properties)
 
 
-def test_file_may_leave_out_where_and_who(tmp_path: Path) -> None:
+def test_file_without_servers_and_group_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert ClientProperties.read(str(tmp_path / "empty")) == ClientProperties(Config())
 
 
-def test_servers_may_stand_in_a_list() -> None:
+def test_servers_can_be_a_list() -> None:
     assert ClientProperties.of({"bootstrap.servers": ["a:1", "b:2"]}).bootstrap_servers == ("a:1", "b:2")
 
 
@@ -383,12 +383,12 @@ def test_servers_may_stand_in_a_list() -> None:
         (None, ["cannot be read: No such file or directory"]),
     ],
 )
-def test_file_that_cannot_be_used_is_told_by_its_name(tmp_path: Path, content: str | None, problems: list[str]) -> None:
+def test_invalid_file_is_reported_with_its_path(tmp_path: Path, content: str | None, problems: list[str]) -> None:
     path = tmp_path / "client.properties"
     if content is not None:
         path.write_text(content)
     with pytest.raises(PropertiesError) as caught:
         ClientProperties.read(path)
     assert len(caught.value.problems) == len(problems)
-    for told, expected in zip(caught.value.problems, problems, strict=True):
-        assert told.startswith(f"{path}: {expected}")
+    for problem, expected in zip(caught.value.problems, problems, strict=True):
+        assert problem.startswith(f"{path}: {expected}")

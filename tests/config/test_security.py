@@ -1,4 +1,4 @@
-"""Options of security: which go together."""
+"""Security options and their valid combinations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ALICE = {"sasl_username": "alice", "sasl_password": "sesame"}
         ({"security_protocol": "SSL", "tls_ca_file": 1}, "tls_ca_file = 1: must be a string"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options: dict[str, Any], problem: str) -> None:
+def test_conflicting_security_options_are_refused(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         Config(**options)
 
@@ -74,14 +74,14 @@ def test_what_does_not_go_together_is_refused(options: dict[str, Any], problem: 
         {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"},
     ],
 )
-def test_what_does_is_taken(options: dict[str, Any]) -> None:
+def test_valid_security_options_are_accepted(options: dict[str, Any]) -> None:
     config = Config(**options)
     assert all(
         name in ("sasl_password", "tls_key_password") or getattr(config, name) == options[name] for name in options
     )
 
 
-def test_password_is_a_secret_that_no_text_shows() -> None:
+def test_password_is_a_secret_and_not_in_the_repr() -> None:
     config = Config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", **ALICE)
     assert config.sasl_password == Secret("sesame")
     assert "sesame" not in repr(config)
