@@ -1,4 +1,4 @@
-"""Public names are those of tests/api.txt, and the text changes with everything that users could notice."""
+"""Public names are those in tests/api.txt. The text changes with each change that users could notice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(size: int = 1) -> Thing: ...
 def private() -> None: ...
 '''
 
-TOLD = """\
+LISTING = """\
 class small.Thing(_Base)
     size: int
     name: str = 'a'
@@ -54,24 +54,24 @@ def small.make(size: int = 1) -> Thing
 """
 
 
-def test_public_api_is_the_one_written_down() -> None:
+def test_public_api_is_the_recorded_one() -> None:
     written, now = SNAPSHOT.read_text(encoding="utf-8").splitlines(), api().splitlines()
     difference = "\n".join(difflib.unified_diff(written, now, str(SNAPSHOT.name), "the source", lineterm="", n=1))
     assert not difference, (
-        f"What is public has changed. Where that is meant, run `{COMMAND}`, commit tests/api.txt with the change, and "
-        f"say in CHANGELOG.md what users have to do; where it is not, undo it:\n{difference}"
+        f"The public API has changed. If this is intended, run `{COMMAND}`, commit tests/api.txt with the change, and "
+        f"note in CHANGELOG.md what users have to do. Otherwise undo it:\n{difference}"
     )
 
 
-def told(directory: Path, text: str) -> str:
+def listing(directory: Path, text: str) -> str:
     package = directory / "small"
     package.mkdir(exist_ok=True)
     (package / "__init__.py").write_text(text)
     return api([directory], ("small",))
 
 
-def test_what_is_exported_is_told_and_nothing_else(tmp_path: Path) -> None:
-    assert told(tmp_path, SMALL) == TOLD
+def test_listing_has_exactly_the_exported_names(tmp_path: Path) -> None:
+    assert listing(tmp_path, SMALL) == LISTING
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_what_is_exported_is_told_and_nothing_else(tmp_path: Path) -> None:
         ('["Thing", "make"]', '["Thing"]'),
     ],
 )
-def test_change_that_users_notice_changes_the_text(tmp_path: Path, before: str, after: str) -> None:
+def test_change_that_users_notice_changes_the_listing(tmp_path: Path, before: str, after: str) -> None:
     assert before in SMALL
-    assert told(tmp_path, SMALL.replace(before, after)) != TOLD
+    assert listing(tmp_path, SMALL.replace(before, after)) != LISTING
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [("def _secret", "def _secrets"), ("def private", "def hidden"), ('"""One."""', '"""Two."""')]
 )
-def test_change_that_nobody_can_notice_changes_nothing(tmp_path: Path, before: str, after: str) -> None:
-    assert told(tmp_path, SMALL.replace(before, after)) == TOLD
+def test_change_of_private_names_keeps_the_listing(tmp_path: Path, before: str, after: str) -> None:
+    assert listing(tmp_path, SMALL.replace(before, after)) == LISTING

@@ -1,4 +1,4 @@
-"""The diagrams in ARCHITECTURE.md: what is drawn, and that it is what the code's tables say."""
+"""The diagrams in ARCHITECTURE.md: they are drawn from the state tables in the code, and up to date."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def arrows(table: Table) -> list[str]:
     return [line.strip() for line in draw(table).splitlines() if "-->" in line]
 
 
-def test_page_shows_the_tables_as_they_are() -> None:
+def test_page_shows_the_current_state_tables() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert redrawn(page) == page, f"{PAGE.name} shows a state table that the code no longer has; run: {COMMAND}"
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_every_transition_of_a_machine_is_told(name: str) -> None:
+def test_diagram_has_all_transitions_of_a_machine(name: str) -> None:
     drawn = draw(MACHINES[name])
     assert all(state.name in drawn and by.name in drawn for state, row in MACHINES[name].items() for by in row)
 
@@ -47,11 +47,11 @@ def test_inputs_with_one_source_and_one_target_share_an_arrow() -> None:
     assert arrows(SMALL) == ["[*] --> ONE", "ONE --> TWO : STEP, JUMP", "TWO --> ONE : STEP"]
 
 
-def test_input_that_changes_nothing_stands_below_the_diagram() -> None:
+def test_inputs_without_effect_are_listed_below_the_diagram() -> None:
     assert draw(SMALL).endswith("```\n\nInputs without effect: ONE on KNOCK. All other inputs are impossible.\n")
 
 
-def test_table_in_which_everything_moves_has_arrows_alone() -> None:
+def test_table_without_inputs_without_effect_has_only_arrows() -> None:
     assert draw({S.ONE: {I.STEP: S.TWO}, S.TWO: {}}).endswith("```\n\nAll other inputs are impossible.\n")
 
 
@@ -80,6 +80,6 @@ def test_block_is_redrawn_and_the_text_around_it_kept() -> None:
 
 
 @pytest.mark.parametrize("page", ["no block\n", "<!-- generated: other -->\n<!-- end -->\n"])
-def test_machine_without_its_block_is_refused(page: str) -> None:
+def test_machine_without_a_block_in_the_page_is_refused(page: str) -> None:
     with pytest.raises(ValueError, match="small"):
         redrawn(page, {"small": SMALL})

@@ -1,4 +1,4 @@
-"""The check of first words: it finds each kind of docstring, and this repository passes it."""
+"""The check of docstrings' first words. It covers all kinds of docstrings, and this repository passes it."""
 
 from __future__ import annotations
 
