@@ -1,4 +1,4 @@
-"""examples/deploy: what its files say of each other, of the app file's times and of the service is so."""
+"""examples/deploy: its files agree with each other, with the timeouts of the app file, and with the service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 APP_FILE = DEPLOY / "landing.toml"
 MARGIN = 15
-"""Seconds behind rebalance_timeout, as the files say: Spark's JVM has ten to end in."""
+"""Seconds beyond rebalance_timeout, as the files document. Spark's JVM has ten of them to stop."""
 
 
 def app(environ: dict[str, str] | None = None) -> App:
@@ -41,7 +41,7 @@ def least_grace(app: App) -> float:
 
 
 def unit() -> dict[str, list[str]]:
-    """The settings of the unit, by name."""
+    """Return the settings of the unit by name."""
     found = defaultdict(list)
     for line in (DEPLOY / "sarameya.service").read_text().splitlines():
         if line and line[0] not in "#[":
@@ -50,7 +50,7 @@ def unit() -> dict[str, list[str]]:
     return found
 
 
-def test_unit_is_one(tmp_path: Path) -> None:
+def test_unit_is_valid(tmp_path: Path) -> None:
     text = (DEPLOY / "sarameya.service").read_text()
     script = Path(sysconfig.get_path("scripts"), "sarameya")
     (tmp_path / "sarameya.service").write_text(text.replace("/opt/sarameya/bin/sarameya", str(script)))
@@ -62,14 +62,14 @@ def test_unit_is_one(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_unit_gives_the_service_the_time_that_it_needs() -> None:
+def test_unit_has_sufficient_timeouts() -> None:
     settings = unit()
     assert float(settings["TimeoutStopSec"][0]) >= least_grace(app())
     assert float(settings["WatchdogSec"][0]) > app().config.rebalance_timeout
     assert (settings["Type"], settings["KillMode"]) == (["notify"], ["mixed"])
 
 
-def test_unit_starts_the_service_anew_where_that_can_help() -> None:
+def test_unit_restarts_the_service_only_after_passing_failures() -> None:
     settings = unit()
     final = {ExitCode.CONFIGURATION, *map(ExitCode.on_signal, (1, 2, 15))}
     assert settings["Restart"] == ["on-failure"]
@@ -87,7 +87,7 @@ def test_unit_runs_the_app_in_its_state_directory() -> None:
 
 
 @pytest.mark.parametrize("name", ["landing.toml", "sarameya.service", "Containerfile", "kubernetes.yaml"])
-def test_variables_that_are_named_are_ours(name: str) -> None:
+def test_named_variables_exist(name: str) -> None:
     names = set(re.findall(r"SARAMEYA_\w+", (DEPLOY / name).read_text()))
     assert names
     _, problems = variables(dict.fromkeys(names, "text"), SERVICE_KEYS)
@@ -98,7 +98,7 @@ def test_variables_that_are_named_are_ours(name: str) -> None:
 
 
 def image() -> dict[str, list[str]]:
-    """The arguments of the Containerfile's instructions, by instruction."""
+    """Return the arguments of the Containerfile's instructions, by instruction."""
     lines = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ").splitlines()
     found = defaultdict(list)
     for line in lines:
@@ -109,19 +109,19 @@ def image() -> dict[str, list[str]]:
     return found
 
 
-def test_image_is_made_of_what_there_is() -> None:
+def test_image_copies_existing_files_and_all_packages() -> None:
     for copied in image()["COPY"]:
         *sources, _ = copied.split()
         assert [source for source in sources if not (ROOT / source).exists()] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     [extras] = re.findall(r'"/src\[(.*)\]"', " ".join(image()["RUN"]))
     assert set(extras.split(",")) <= project["project"]["optional-dependencies"].keys()
-    taken = {source for copied in image()["COPY"] for source in copied.split()[:-1]}
+    copied_paths = {source for copied in image()["COPY"] for source in copied.split()[:-1]}
     built = {project["project"]["readme"], *project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
-    assert [path for path in built if not any(Path(path).is_relative_to(source) for source in taken)] == []
+    assert [path for path in built if not any(Path(path).is_relative_to(source) for source in copied_paths)] == []
 
 
-def test_image_runs_the_app_by_the_script_itself() -> None:
+def test_image_runs_the_app_with_the_console_script() -> None:
     [entrypoint], [command] = (list(map(json.loads, image()[name])) for name in ("ENTRYPOINT", "CMD"))
     assert entrypoint == ["sarameya"]
     assert str(build_parser(command).parse_args(command).app_file) == app_file_of_the_image()
@@ -161,24 +161,24 @@ def table(app: App) -> PurePosixPath:
     return PurePosixPath(app.handler.options["table"].removeprefix("parquet:"))
 
 
-def test_app_is_one() -> None:
+def test_app_file_is_valid() -> None:
     SparkSink.from_options(app().handler.options)
     assert app_of_the_pod().config.group_instance_id == "sarameya-landing-0"
 
 
-def test_pod_is_given_the_time_that_it_needs() -> None:
+def test_pod_has_sufficient_timeouts() -> None:
     assert pod()["terminationGracePeriodSeconds"] >= least_grace(app_of_the_pod())
     liveness = container()["livenessProbe"]
     assert liveness["periodSeconds"] * liveness["failureThreshold"] > app_of_the_pod().config.rebalance_timeout
 
 
-def test_member_that_is_replaced_is_back_before_it_is_given_up() -> None:
+def test_replaced_pod_rejoins_before_its_session_times_out() -> None:
     config = app_of_the_pod().config
     assert config.group_instance_id is not None
-    assert config.session_timeout > 45  # the first session of a new pod: its image is there, Spark is started
+    assert config.session_timeout > 45  # a new pod needs up to this long to start Spark, with its image already pulled
 
 
-def test_probes_ask_for_what_is_served_where_it_is() -> None:
+def test_probes_request_the_served_paths_and_port() -> None:
     http = app_of_the_pod().service.http
     assert http is not None
     host, _, port = http.rpartition(":")
@@ -187,15 +187,15 @@ def test_probes_ask_for_what_is_served_where_it_is() -> None:
     assert served["containerPort"] == int(port)
     paths = {}
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-        asked = container()[kind]["httpGet"]
-        assert asked["port"] == served["name"]
-        paths[kind] = asked["path"]
+        probe = container()[kind]["httpGet"]
+        assert probe["port"] == served["name"]
+        paths[kind] = probe["path"]
     assert paths == {"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"}
     annotations = manifest("StatefulSet")["spec"]["template"]["metadata"]["annotations"]
     assert annotations["prometheus.io/port"] == port
 
 
-def test_pod_s_files_are_where_the_image_has_them() -> None:
+def test_mounts_of_the_pod_match_the_paths_of_the_image() -> None:
     mounts = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
     assert mounts.keys() == {volume["name"] for volume in pod()["volumes"]}
     [workdir] = image()["WORKDIR"]

@@ -1,4 +1,4 @@
-"""Each example is run as a reader would run it: as a program, and app files with `sarameya run`."""
+"""Each example runs as its reader would run it: as a program, or with `sarameya run` for app files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def printed(name: str, timeout: float = 60, *unless: str) -> str:
-    """Return the output of `examples/NAME`, which must end well and without warnings."""
+    """Return the output of `examples/NAME`, which must exit with 0 and without warnings."""
     done = subprocess.run(
         [sys.executable, "-W", "error", *unless, EXAMPLES / name],
         capture_output=True,
@@ -31,7 +31,7 @@ def printed(name: str, timeout: float = 60, *unless: str) -> str:
     return done.stdout
 
 
-def test_handler_counts_every_order_and_ends() -> None:
+def test_handler_counts_all_orders_and_exits() -> None:
     assert printed("handler.py") == "1000 orders of 499500 in all; 1000 committed\n"
 
 
@@ -43,12 +43,12 @@ def test_weighted_gives_the_larger_machine_three_times_as_much() -> None:
     assert printed("weighted.py") == "of eight partitions the small one has 2, the large one 6\n"
 
 
-def test_invoices_are_written_for_all_orders_though_the_member_is_removed() -> None:
+def test_invoices_are_complete_although_the_member_is_removed() -> None:
     line = printed("invoices.py")
     assert re.fullmatch(r"1000 of 1000 orders have an invoice; \d+ of the invoices were written twice\n", line)
 
 
-def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
+def test_streams_share_partitions_and_respect_a_pause() -> None:
     assert printed("streams.py").splitlines() == [
         "before the last partition is resumed: [200, 200, 200, 200, 200, 0]",
         "streams of [[0, 1, 2], [3, 4, 5]]: [200, 200, 200, 200, 200, 200]; 1200 committed",
@@ -56,14 +56,14 @@ def test_streams_share_the_partitions_and_hold_back_what_is_paused() -> None:
 
 
 def test_ledger_counts_every_order_once_despite_faults() -> None:
-    # What PySpark collects from it reads through a socket's file, and leaves the socket to the garbage collector.
+    # PySpark's collect reads from a socket's file, and leaves the socket to the garbage collector.
     assert printed("ledger.py", 300, "-W", "ignore:unclosed:ResourceWarning") == "1000 orders of 499500 in all\n"
 
 
 async def run_app_file(
     name: str, changes: dict[str, str], cluster: EmbeddedCluster, directory: Path, done: Callable[[], bool]
 ) -> str:
-    """Run `examples/NAME` against `cluster`, in `directory`, until `done`; what it printed."""
+    """Run `examples/NAME` against `cluster`, in `directory`, until `done`. Return its output."""
     text = (EXAMPLES / name).read_text()
     for before, after in {"localhost:9092": cluster.bootstrap_servers[0], **changes}.items():
         assert text.count(f" = {before}") == 1 or text.count(f'["{before}"]') == 1

@@ -1,4 +1,4 @@
-"""examples/testing is run as its reader would run it, in memory and over TCP."""
+"""examples/testing runs as its reader would run it, in memory and over TCP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever checks their own code strictly can do so with ours in it: the examples, and what README and docs/ show."""
+"""Type checks of users' code: the examples pass a strict check, and so does the code on the pages and in docstrings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ EXAMPLES = ROOT / "examples"
 pytestmark = pytest.mark.integration
 
 STRICT = ["--strict"]
-# Handlers on the pages are mostly written without annotations, to be read; what they call is checked all the same.
+# Handlers on the pages mostly have no annotations, for readability. Their calls are checked nevertheless.
 BODIES = ["--check-untyped-defs", "--warn-unreachable", "--strict-equality", "--disable-error-code=import-untyped"]
 
 
-def complaints(*arguments: str | Path) -> str:
+def type_errors(*arguments: str | Path) -> str:
     """Return the output of mypy with its default settings."""
     paths = [ROOT / "runtime", ROOT / "handlers", EXAMPLES / "testing"]
     done = subprocess.run(
@@ -46,18 +46,18 @@ def complaints(*arguments: str | Path) -> str:
 
 
 @pytest.mark.parametrize("package", [sarameya, sarameya_handlers])
-def test_package_says_that_it_is_typed(package: object) -> None:
+def test_package_has_a_py_typed_file(package: object) -> None:
     assert (Path(package.__file__).parent / "py.typed").exists()  # type: ignore[attr-defined]
 
 
 def test_examples_pass_the_strict_check() -> None:
-    assert complaints(*STRICT, *EXAMPLES.glob("*.py"), *(EXAMPLES / "testing").glob("*.py")) == ""
-    assert complaints(*STRICT, *(EXAMPLES / "orders").glob("*.py")) == ""
-    # The one example that calls another library without types.
-    assert complaints(*STRICT, "--disable-error-code=import-untyped", "-p", "examples.flights") == ""
+    assert type_errors(*STRICT, *EXAMPLES.glob("*.py"), *(EXAMPLES / "testing").glob("*.py")) == ""
+    assert type_errors(*STRICT, *(EXAMPLES / "orders").glob("*.py")) == ""
+    # The only example that calls another library without types.
+    assert type_errors(*STRICT, "--disable-error-code=import-untyped", "-p", "examples.flights") == ""
 
 
-# What programs of a page have from the programs that they stand in.
+# Names that the programs of a page take from their surrounding program.
 ON_PAGES = {
     "docs/message-handlers": """\
 from typing import Any
@@ -78,7 +78,7 @@ write: Any
 }
 
 
-def test_python_of_the_pages_is_right_about_types(tmp_path: Path) -> None:
+def test_code_of_the_pages_passes_the_type_check(tmp_path: Path) -> None:
     files = []
     for page, text in PAGES.items():
         # The programs of the worked example are files, checked above.
@@ -87,7 +87,7 @@ def test_python_of_the_pages_is_right_about_types(tmp_path: Path) -> None:
             right = [block for block in found if not re.search("^# WRONG|^from faststream", block, re.MULTILINE)]
             files[-1].write_text("\n\n".join([ON_PAGES.get(page, ""), *right]), encoding="utf-8")
     assert len(files) > 8
-    assert complaints(*BODIES, *files) == ""
+    assert type_errors(*BODIES, *files) == ""
 
 
 IN_DOCSTRINGS = """\
@@ -107,7 +107,7 @@ class Orders(ConsumerGroupHandler):
     async def consume_claim(self, session, claim): ...
 
 
-# What an example has from the program that it stands in.
+# Names that an example takes from its surrounding program.
 self: Any
 session: Session
 claim: Claim
@@ -127,23 +127,23 @@ class Order:
 """
 
 
-def test_python_of_the_docstrings_is_right_about_types(tmp_path: Path) -> None:
+def test_code_of_the_docstrings_passes_the_type_check(tmp_path: Path) -> None:
     bodies = [text for texts in examples().values() for text in texts if is_python(text)]
     functions = [f"async def example_{n}():\n{indent(body, '    ')}" for n, body in enumerate(bodies)]
     assert len(functions) > 8
     program = tmp_path / "docstrings.py"
     program.write_text("\n\n".join([IN_DOCSTRINGS, *functions]), encoding="utf-8")
-    assert complaints(*BODIES, program) == ""
-    # Nothing that an example names is unknown, and what it calls is asked.
+    assert type_errors(*BODIES, program) == ""
+    # A wrong argument in an example is found.
     wrong = tmp_path / "wrong_docstrings.py"
     wrong.write_text(program.read_text().replace("max_age=10.0", 'max_age="10"'), encoding="utf-8")
-    assert 'Argument "max_age" to "SparkSink" has incompatible type "str"' in complaints(*BODIES, wrong)
+    assert 'Argument "max_age" to "SparkSink" has incompatible type "str"' in type_errors(*BODIES, wrong)
 
 
-def test_wrong_argument_is_noticed(tmp_path: Path) -> None:
+def test_wrong_argument_is_a_type_error(tmp_path: Path) -> None:
     program = tmp_path / "wrong.py"
     program.write_text('from sarameya import Config, ConsumerGroup\n\nConsumerGroup(["a:1"], 7, Config())\n')
-    assert 'Argument 2 to "ConsumerGroup" has incompatible type "int"; expected "str"' in complaints(*STRICT, program)
+    assert 'Argument 2 to "ConsumerGroup" has incompatible type "int"; expected "str"' in type_errors(*STRICT, program)
 
 
 TYPED_MESSAGES = """\
@@ -188,15 +188,15 @@ class Raw(MessageHandler):
 """
 
 
-def test_types_of_messages_are_known(tmp_path: Path) -> None:
+def test_types_of_messages_are_inferred(tmp_path: Path) -> None:
     program = tmp_path / "typed.py"
     program.write_text(TYPED_MESSAGES)
-    assert complaints(*STRICT, program) == ""
+    assert type_errors(*STRICT, program) == ""
     program = tmp_path / "wrongly_sent.py"
     program.write_text(TYPED_MESSAGES.replace("Order(7), key", "7, key").replace('b"value", key', '"value", key'))
-    found = complaints(*STRICT, program)
+    found = type_errors(*STRICT, program)
     assert 'Argument 2 to "send" of "Producer" has incompatible type "int"; expected "Order | None"' in found
     assert 'Argument 2 to "send" of "Producer" has incompatible type "str"; expected "bytes | None"' in found
     program = tmp_path / "wrongly_typed.py"
     program.write_text(TYPED_MESSAGES.replace("message: Message[Order]", "message: Message[int]"))
-    assert 'supertype defines the argument type as "Message[Order, bytes | None]"' in complaints(*STRICT, program)
+    assert 'supertype defines the argument type as "Message[Order, bytes | None]"' in type_errors(*STRICT, program)
