@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [NAME ...]`: put each listed bug into a copy of the code, and run the tests that must fail.
+"""Command `python -m tests.mutants [NAME ...]`: put each listed bug into a copy of the code, and run its tests.
 
 The exit code is 1 if a bug was not caught. `--jobs N` runs N mutants at once.
 """

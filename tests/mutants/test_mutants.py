@@ -1,4 +1,4 @@
-"""The lists of mutants fit the code: each bug can still be put in. `python -m tests.mutants` runs the tests."""
+"""The lists of mutants fit the code: each bug can be applied. `python -m tests.mutants` runs the mutants' tests."""
 
 from __future__ import annotations
 
