@@ -1,4 +1,4 @@
-"""`ClaimFeed`: a handler sees what it would see in a group."""
+"""`ClaimFeed`: a handler experiences the same as in a group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class Recorder(ConsumerGroupHandler):
-    """Records and marks every message, and records calls. `on_message` may do more before the mark."""
+    """A handler that records its calls and messages, and marks each message after `on_message`."""
 
     def __init__(self, on_message: Callable[[Session, Message], Awaitable[object]] | None = None) -> None:
         self.calls: list[str] = []
@@ -108,20 +108,20 @@ async def test_sent_messages_are_handled_and_marks_committed(
     assert len(seen(feed, Committed)) == 1
 
 
-async def test_what_is_sent_while_it_runs_comes_too(autojump_clock: MockClock) -> None:
+async def test_messages_sent_during_the_run_are_delivered(autojump_clock: MockClock) -> None:
     feed, handler = ClaimFeed("orders"), Recorder()
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
         for number in range(3):
             feed.send(b"%d" % number)
             await trio.sleep(10)
-            assert feed.committed == number + 1, "the autocommit interval is over"
+            assert feed.committed == number + 1, "not committed after the autocommit interval"
         feed.end()
     assert handler.offsets == [0, 1, 2]
 
 
-async def test_it_ends_when_the_handler_asks_for_more_and_not_before(autojump_clock: MockClock) -> None:
-    class Holds(ConsumerGroupHandler):
+async def test_end_waits_until_the_handler_has_read_all(autojump_clock: MockClock) -> None:
+    class HoldingHandler(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             async for message in claim:
                 claim.hold(10)
@@ -132,7 +132,7 @@ async def test_it_ends_when_the_handler_asks_for_more_and_not_before(autojump_cl
 
     feed = filled(3)
     feed.end()
-    await feed.run(Holds())
+    await feed.run(HoldingHandler())
     assert feed.committed == 3
 
 
@@ -180,7 +180,7 @@ async def test_commit_after_a_loss_fails_alone(autojump_clock: MockClock) -> Non
     assert len(errors) == 1
 
 
-async def test_reading_fails_behind_what_was_sent_before(autojump_clock: MockClock) -> None:
+async def test_injected_error_is_raised_after_earlier_messages(autojump_clock: MockClock) -> None:
     feed, handler = filled(2), Recorder()
     broken = CorruptRecordError("orders", 0, 2, "its checksum does not match")
     feed.fail(broken)
@@ -197,7 +197,7 @@ async def test_reading_fails_behind_what_was_sent_before(autojump_clock: MockClo
     assert handler.offsets == [0, 1, 2]
 
 
-async def test_only_what_reading_may_raise_can_be_what_it_fails_with() -> None:
+async def test_fail_refuses_errors_that_reading_cannot_raise() -> None:
     with pytest.raises(TypeError, match="not a SarameyaError"):
         ClaimFeed().fail(ValueError("mine"))  # type: ignore[arg-type]
 
@@ -216,7 +216,7 @@ async def test_handler_error_has_its_offset_and_keeps_marks(
     assert (feed.marked, feed.committed) == (1, 1)
 
 
-async def test_gaps_are_seen_as_in_a_compacted_log(autojump_clock: MockClock) -> None:
+async def test_gaps_are_delivered_as_in_a_compacted_log(autojump_clock: MockClock) -> None:
     class Ranges(ConsumerGroupHandler):
         def __init__(self) -> None:
             self.read: list[tuple[int, list[int], int]] = []
@@ -237,21 +237,21 @@ async def test_gaps_are_seen_as_in_a_compacted_log(autojump_clock: MockClock) ->
     assert feed.committed == 9
 
 
-async def test_a_handler_that_takes_too_long_is_backpressured(autojump_clock: MockClock) -> None:
-    async def dawdle(session: Session, message: Message) -> None:
+async def test_slow_handler_is_backpressured(autojump_clock: MockClock) -> None:
+    async def process_slowly(session: Session, message: Message) -> None:
         await trio.sleep(10)
 
     feed = ClaimFeed("orders", config=Config(max_processing_time=1.0, fetch_max_bytes=1024))
     for _ in range(20):
         feed.send(b"v" * 500)
     feed.end()
-    handler = Recorder(dawdle)
+    handler = Recorder(process_slowly)
     await feed.run(handler)
     assert len(handler.messages) == 20
     assert seen(feed, PartitionBackpressured)
 
 
-async def test_handler_that_does_not_end_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
+async def test_hanging_handler_is_cancelled_after_its_grace(autojump_clock: MockClock) -> None:
     async def hang(session: Session, message: Message) -> None:
         feed.end(now=True)
         await trio.sleep_forever()
@@ -263,7 +263,7 @@ async def test_handler_that_does_not_end_is_cancelled_after_its_grace(autojump_c
 
 
 async def test_interceptors_see_messages_and_commits(autojump_clock: MockClock) -> None:
-    class Doubles(ConsumerInterceptor):
+    class DoublingInterceptor(ConsumerInterceptor):
         commits: list[int] = []
 
         def on_consume(self, batch: MessageBatch) -> list[Message]:
@@ -272,7 +272,7 @@ async def test_interceptors_see_messages_and_commits(autojump_clock: MockClock) 
         def on_commit(self, offsets: Any) -> None:
             self.commits.append(offsets[ORDERS].offset)
 
-    doubles = Doubles()
+    doubles = DoublingInterceptor()
     feed, handler = filled(2, interceptors=[doubles]), Recorder()
     feed.end()
     await feed.run(handler)
@@ -305,7 +305,9 @@ async def test_commit_error_decides_between_retry_and_end(autojump_clock: MockCl
 
 
 @pytest.mark.parametrize(("initial", "offsets"), [("oldest", [0, 1]), ("newest", [])])
-async def test_without_a_commit_the_policy_decides(autojump_clock: MockClock, initial: str, offsets: list[int]) -> None:
+async def test_policy_decides_without_a_committed_offset(
+    autojump_clock: MockClock, initial: str, offsets: list[int]
+) -> None:
     feed, handler = filled(2, committed=None, config=Config.from_mapping({"offset_initial": initial})), Recorder()
     assert (feed.marked, feed.committed, feed.commit) == (None, None, None)
     feed.end()
@@ -313,16 +315,16 @@ async def test_without_a_commit_the_policy_decides(autojump_clock: MockClock, in
     assert (handler.offsets, feed.committed) == (offsets, 2)
 
 
-async def test_what_it_goes_through_is_what_a_group_goes_through(autojump_clock: MockClock) -> None:
-    told: list[str] = []
+async def test_feed_calls_and_events_equal_those_of_a_group(autojump_clock: MockClock) -> None:
+    events: list[str] = []
 
-    def tell(event: Event) -> None:
-        told.append(type(event).__name__)
+    def record(event: Event) -> None:
+        events.append(type(event).__name__)
 
-    config, fed, grouped = Config(offset_initial="oldest", autocommit=False), Recorder(), Recorder()
+    config, from_feed, from_group = Config(offset_initial="oldest", autocommit=False), Recorder(), Recorder()
     feed = filled(3, config=config)
     feed.end()
-    await feed.run(fed)
+    await feed.run(from_feed)
     async with memory_cluster({"orders": 1}) as cluster:
         for number in range(3):
             cluster.produce("orders", 0, b"%d" % number)
@@ -330,26 +332,26 @@ async def test_what_it_goes_through_is_what_a_group_goes_through(autojump_clock:
             cluster.bootstrap_servers,
             "group",
             config,
-            observers=[tell],
+            observers=[record],
             transport=cluster.transport,
             run_sync=run_inline,
         )
         async with group, trio.open_nursery() as nursery:
-            nursery.start_soon(group.consume, ["orders"], grouped)
+            nursery.start_soon(group.consume, ["orders"], from_group)
             await trio.sleep(60)
             await group.close()
-    assert fed.calls == grouped.calls
-    assert [(m.offset, m.value, m.leader_epoch) for m in fed.messages] == [
-        (m.offset, m.value, m.leader_epoch) for m in grouped.messages
+    assert from_feed.calls == from_group.calls
+    assert [(m.offset, m.value, m.leader_epoch) for m in from_feed.messages] == [
+        (m.offset, m.value, m.leader_epoch) for m in from_group.messages
     ]
-    of_the_group = {"MembershipChanged", "CoordinatorFound", "GroupLeft", "LeaveFailed"}
+    only_in_groups = {"MembershipChanged", "CoordinatorFound", "GroupLeft", "LeaveFailed"}
     assert [type(event).__name__ for event in feed.events if type(event) is not Committed] == [
-        name for name in told if name not in {*of_the_group, "Committed"}
+        name for name in events if name not in {*only_in_groups, "Committed"}
     ]
 
 
-async def test_handlers_say_where_to_begin_and_ask_what_the_log_has(autojump_clock: MockClock) -> None:
-    class Begins(Recorder):
+async def test_handler_sets_its_start_offset_and_queries_the_log(autojump_clock: MockClock) -> None:
+    class StartingHandler(Recorder):
         async def setup(self, session: Session) -> None:
             assert await session.log_ranges([ORDERS]) == {ORDERS: LogRange(0, 5)}
             assert await session.epoch_ends({ORDERS: 0}) == {ORDERS: 5}
@@ -359,7 +361,7 @@ async def test_handlers_say_where_to_begin_and_ask_what_the_log_has(autojump_clo
             assert committed.offset == 2
             return 3
 
-    feed, handler = filled(5, committed=2), Begins()
+    feed, handler = filled(5, committed=2), StartingHandler()
     feed.end()
     await feed.run(handler)
     assert handler.offsets == [3, 4]
@@ -383,7 +385,7 @@ async def test_position_before_the_log_start_follows_the_policy(autojump_clock: 
     assert isinstance(error.cause, OffsetOutOfRangeError)
 
 
-async def test_a_paused_claim_goes_on_when_it_is_resumed(autojump_clock: MockClock) -> None:
+async def test_paused_claim_continues_after_resume(autojump_clock: MockClock) -> None:
     async def pause(session: Session, message: Message) -> None:
         if message.offset == 0:
             session.pause([ORDERS])
@@ -401,8 +403,8 @@ async def test_a_paused_claim_goes_on_when_it_is_resumed(autojump_clock: MockClo
     assert handler.offsets == [0, 1, 2]
 
 
-async def test_streams_are_fed_as_well(autojump_clock: MockClock) -> None:
-    class Adds(StreamHandler):
+async def test_stream_handler_is_fed(autojump_clock: MockClock) -> None:
+    class AddingHandler(StreamHandler):
         total = 0
 
         async def consume_stream(self, session: Session, stream: Stream) -> None:
@@ -410,27 +412,27 @@ async def test_streams_are_fed_as_well(autojump_clock: MockClock) -> None:
                 self.total += int(message.value or b"0")
                 session.mark_message(message)
 
-    feed, adds = filled(4), Adds()
+    feed, adds = filled(4), AddingHandler()
     feed.end()
     await feed.run(adds)
     assert (adds.total, feed.committed) == (6, 4)
 
 
-async def test_a_handler_that_returns_ends_the_session_and_says_so(autojump_clock: MockClock) -> None:
-    class Returns(ConsumerGroupHandler):
+async def test_returning_handler_ends_the_session_with_a_reason(autojump_clock: MockClock) -> None:
+    class ReturningHandler(ConsumerGroupHandler):
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             return
 
     feed = filled(1)
-    await feed.run(Returns())
+    await feed.run(ReturningHandler())
     assert [event.reason for event in seen(feed, SessionEnding)] == ["claim of orders-0 returned"]
 
 
-async def test_nothing_can_happen_at_once_while_nothing_runs(autojump_clock: MockClock) -> None:
+async def test_end_now_outside_of_a_run_raises(autojump_clock: MockClock) -> None:
     feed = ClaimFeed("orders")
-    for happens in (feed.end, feed.lose):
+    for method in (feed.end, feed.lose):
         with pytest.raises(RuntimeError, match=r"now=True.*call run\(\) first"):
-            happens(now=True)
+            method(now=True)
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, Recorder())
         with pytest.raises(RuntimeError, match="already running"):
@@ -438,7 +440,7 @@ async def test_nothing_can_happen_at_once_while_nothing_runs(autojump_clock: Moc
         feed.end(now=True)
 
 
-async def test_cancelling_it_cleans_up_and_commits(autojump_clock: MockClock) -> None:
+async def test_cancelled_run_cleans_up_and_commits(autojump_clock: MockClock) -> None:
     feed, handler = filled(2), Recorder()
     with trio.move_on_after(1) as scope:
         await feed.run(handler)
@@ -447,14 +449,14 @@ async def test_cancelling_it_cleans_up_and_commits(autojump_clock: MockClock) ->
     assert not seen(feed, CommitFailed)
 
 
-def test_it_can_be_filled_before_trio_runs() -> None:
+def test_feed_can_be_filled_before_trio_runs() -> None:
     feed, handler = filled(2), Recorder()
     feed.end()
     trio.run(feed.run, handler)
     assert handler.offsets == [0, 1]
 
 
-async def test_metadata_that_a_broker_would_refuse_is_refused_here_too(autojump_clock: MockClock) -> None:
+async def test_metadata_above_the_limit_of_a_broker_is_refused(autojump_clock: MockClock) -> None:
     limit = CoordinatorConfig().offset_metadata_max_size
 
     async def commit(session: Session, message: Message) -> None:
@@ -471,7 +473,7 @@ async def test_metadata_that_a_broker_would_refuse_is_refused_here_too(autojump_
     assert len(feed.commit.metadata) == limit
 
 
-async def test_a_seed_makes_its_delays_alike(autojump_clock: MockClock) -> None:
+async def test_same_seed_makes_equal_delays(autojump_clock: MockClock) -> None:
     async def seconds(seed: int) -> float:
         feed, began = filled(1, seed=seed), trio.current_time()
         feed.fail_commits(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 5)
@@ -484,7 +486,7 @@ async def test_a_seed_makes_its_delays_alike(autojump_clock: MockClock) -> None:
     assert first != pytest.approx(other)
 
 
-def test_real_time_dates_messages_by_the_age_of_the_feed() -> None:
+def test_timestamps_in_real_time_follow_the_age_of_the_feed() -> None:
     feed, handler = filled(1), Recorder()
 
     async def run() -> None:
@@ -498,7 +500,7 @@ def test_real_time_dates_messages_by_the_age_of_the_feed() -> None:
     assert 0 <= inside - before < 60_000
 
 
-async def test_virtual_time_dates_messages(autojump_clock: MockClock) -> None:
+async def test_timestamps_follow_virtual_time(autojump_clock: MockClock) -> None:
     feed, handler = ClaimFeed("orders"), Recorder()
     await trio.sleep(3600)
     feed.send(b"an hour later")

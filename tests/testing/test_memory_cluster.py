@@ -1,4 +1,4 @@
-"""The test kit's cluster: in memory, in virtual time, the same in every run."""
+"""The test kit's cluster in memory, in virtual time, identical in each run."""
 
 import trio
 import trio.testing
@@ -25,7 +25,7 @@ async def test_records_are_dated_by_the_virtual_clock(autojump_clock: trio.testi
         assert timestamps == [VIRTUAL_EPOCH * 1000, (VIRTUAL_EPOCH + 3600) * 1000]
 
 
-async def test_every_run_gives_out_the_same_ids() -> None:
+async def test_ids_are_the_same_in_each_run() -> None:
     async def member_id() -> str:
         join = request(
             JoinGroupRequest,

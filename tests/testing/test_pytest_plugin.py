@@ -1,4 +1,4 @@
-"""The pytest plugin as users have it: found by its entry point, in a pytest run of its own."""
+"""The pytest plugin as users get it: found by its entry point, in a separate pytest run."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ GROUP = """
 """
 
 
-def test_a_group_lives_an_hour_in_memory_and_moments_over_tcp(project: Project) -> None:
+def test_group_runs_in_virtual_time_in_memory_and_real_time_over_tcp(project: Project) -> None:
     project.passes(with_handler(GROUP).replace("WAIT", "3600").replace("AT_MOST", "3600"))
     project.passes(with_handler(GROUP).replace("WAIT", "0.1").replace("AT_MOST", "60"), "--sarameya=tcp")
 
 
 def test_memory_cluster_without_a_clock_fails_the_test(project: Project) -> None:
-    said = project.fails(
+    output = project.fails(
         with_handler("""
         import pytest
 
@@ -67,9 +67,9 @@ def test_memory_cluster_without_a_clock_fails_the_test(project: Project) -> None
             pass
     """)
     )
-    assert "no time may pass but by a mock clock" in said
-    assert "`async def test_without_a_clock(sarameya_clock, ...)`" in said
-    said = project.fails(
+    assert "no time may pass but by a mock clock" in output
+    assert "`async def test_without_a_clock(sarameya_clock, ...)`" in output
+    output = project.fails(
         with_handler("""
         import pytest
 
@@ -78,11 +78,11 @@ def test_memory_cluster_without_a_clock_fails_the_test(project: Project) -> None
             pass
     """)
     )
-    assert "pytest-trio takes one from the test's own arguments only" in said
+    assert "pytest-trio takes one from the test's own arguments only" in output
 
 
-def test_cluster_asks_for_the_clock_by_the_function_s_name(project: Project) -> None:
-    said = project.fails(
+def test_missing_clock_is_reported_with_the_test_function(project: Project) -> None:
+    output = project.fails(
         with_handler("""
         import pytest
 
@@ -91,11 +91,11 @@ def test_cluster_asks_for_the_clock_by_the_function_s_name(project: Project) -> 
             pass
     """)
     )
-    assert "`async def test_numbered(sarameya_clock, ...)`" in said
+    assert "`async def test_numbered(sarameya_clock, ...)`" in output
 
 
 @pytest.mark.parametrize("fixture", ["sarameya_cluster", "sarameya_tcp_cluster"])
-def test_another_event_loop_is_told_of_trio(project: Project, fixture: str) -> None:
+def test_other_event_loop_is_refused(project: Project, fixture: str) -> None:
     test = """
         import pytest
 
@@ -104,21 +104,21 @@ def test_another_event_loop_is_told_of_trio(project: Project, fixture: str) -> N
         async def test_elsewhere(anyio_backend, FIXTURE):
             pass
     """
-    said = project.fails(with_handler(test).replace("FIXTURE", fixture), "-o", "trio_mode=false")
-    assert f"{fixture} lives on trio, and another event loop runs test_elsewhere: have pytest-trio run it" in said
+    output = project.fails(with_handler(test).replace("FIXTURE", fixture), "-o", "trio_mode=false")
+    assert f"{fixture} lives on trio, and another event loop runs test_elsewhere: have pytest-trio run it" in output
 
 
-def test_cluster_over_tcp_refuses_a_clock_that_jumps(project: Project) -> None:
+def test_cluster_over_tcp_refuses_a_jumping_clock(project: Project) -> None:
     test = """
         async def test_that_jumps(autojump_clock, FIXTURE):
             pass
     """
     for options, fixture in ((["--sarameya=tcp"], "sarameya_cluster"), ([], "sarameya_tcp_cluster")):
-        said = project.fails(with_handler(test).replace("FIXTURE", fixture), *options)
-        assert f"{fixture} is reached over TCP, which takes real time, and this test's clock jumps over it" in said
+        output = project.fails(with_handler(test).replace("FIXTURE", fixture), *options)
+        assert f"{fixture} is reached over TCP, which takes real time, and this test's clock jumps over it" in output
 
 
-def test_tcp_cluster_is_there_for_other_programs(project: Project) -> None:
+def test_tcp_cluster_is_reachable_by_other_programs(project: Project) -> None:
     project.passes(
         with_handler("""
         import socket
@@ -134,7 +134,7 @@ def test_tcp_cluster_is_there_for_other_programs(project: Project) -> None:
     )
 
 
-def test_faults_that_never_struck_fail_the_test(project: Project) -> None:
+def test_unused_faults_fail_the_test(project: Project) -> None:
     test = """
         import pytest
         import trio
@@ -152,11 +152,11 @@ def test_faults_that_never_struck_fail_the_test(project: Project) -> None:
             assert sarameya_faults.committed("test")
     """
     project.passes(with_handler(test).replace("TIMES", "2"))
-    said = project.fails(with_handler(test).replace("TIMES", "2").replace("OFFSET_COMMIT", "DELETE_TOPICS"))
-    assert "these faults have never struck: Fault(api=<Api.DELETE_TOPICS" in said
+    output = project.fails(with_handler(test).replace("TIMES", "2").replace("OFFSET_COMMIT", "DELETE_TOPICS"))
+    assert "these faults have never struck: Fault(api=<Api.DELETE_TOPICS" in output
 
 
-def test_a_seed_makes_runs_alike(project: Project) -> None:
+def test_same_seed_makes_equal_runs(project: Project) -> None:
     test = """
         import pytest
         import trio
@@ -179,7 +179,7 @@ def test_a_seed_makes_runs_alike(project: Project) -> None:
     assert member() == member("--sarameya-seed=0") != member("--sarameya-seed=1")
 
 
-def test_a_seed_makes_feeds_alike(project: Project) -> None:
+def test_same_seed_makes_equal_feeds(project: Project) -> None:
     test = """
         import trio
         from sarameya.testing import ErrorCode
@@ -214,7 +214,7 @@ def test_feeds_need_no_clock(project: Project) -> None:
     )
 
 
-def test_who_tests_something_else_does_not_import_the_package(project: Project) -> None:
+def test_plugin_alone_does_not_import_the_package(project: Project) -> None:
     (project.tests / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     (project.tests / "test_other.py").write_text(
         "import sys\n\n\ndef test_nothing_is_imported(pytestconfig):\n"
@@ -225,7 +225,7 @@ def test_who_tests_something_else_does_not_import_the_package(project: Project) 
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_options_and_marker_are_told(project: Project) -> None:
+def test_help_lists_the_options_and_the_marker(project: Project) -> None:
     assert "--sarameya={memory,tcp}" in project.run("", "--help").stdout
     assert "@pytest.mark.sarameya(topics, brokers=1" in project.run("", "--markers").stdout
 
@@ -249,5 +249,5 @@ PRODUCER = """
 
 
 @pytest.mark.parametrize("option", ["memory", "tcp"])
-def test_producer_sends_to_the_cluster_and_threads_take_no_time(project: Project, option: str) -> None:
+def test_producer_sends_and_threads_take_no_virtual_time(project: Project, option: str) -> None:
     project.passes(with_handler(PRODUCER), f"--sarameya={option}")

@@ -1,4 +1,4 @@
-"""Threads under a mock clock: time stands still for them, but not for ever."""
+"""Threads under a mock clock: virtual time waits for them, but not forever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Thread(MessageHandler):
         time.sleep(0.2)
 
 
-async def test_time_stands_still_while_handlers_run_in_threads(autojump_clock: MockClock) -> None:
+async def test_virtual_time_waits_for_handlers_in_threads(autojump_clock: MockClock) -> None:
     feed, original = ClaimFeed("orders"), trio.to_thread.run_sync
     for _ in range(3):
         feed.send(b"")
@@ -32,7 +32,7 @@ async def test_time_stands_still_while_handlers_run_in_threads(autojump_clock: M
     assert (autojump_clock.autojump_threshold, trio.to_thread.run_sync) == (0, original)
 
 
-async def test_blocks_overlap_and_threads_end_in_any_order(autojump_clock: MockClock) -> None:
+async def test_overlapping_contexts_can_exit_in_any_order(autojump_clock: MockClock) -> None:
     outer, inner = threads_in_virtual_time(), threads_in_virtual_time()
     outer.__enter__()
     inner.__enter__()
@@ -45,7 +45,7 @@ async def test_blocks_overlap_and_threads_end_in_any_order(autojump_clock: MockC
     assert autojump_clock.autojump_threshold == 0
 
 
-async def test_thread_that_waits_for_a_timer_gets_it(
+async def test_thread_that_waits_for_virtual_time_ends(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(virtual_time, "_PATIENCE", 0.1)
@@ -55,7 +55,7 @@ async def test_thread_that_waits_for_a_timer_gets_it(
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-async def test_real_time_is_left_alone(threads: int) -> None:
+async def test_real_clock_is_not_changed(threads: int) -> None:
     with threads_in_virtual_time():
         async with trio.open_nursery() as nursery:
             for _ in range(threads):
