@@ -1,4 +1,4 @@
-"""Batches, sequences and tries, without a network: what goes out, and what comes of every answer."""
+"""Batches, sequences and attempts of a producer, without a network: what is sent, and the effect of each response."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add(box: Outbox, value: bytes, partition: TopicPartition = P0, size: int = 1
 
 
 def send(box: Outbox, now: float = 0.0, *, leader: int | None = 1) -> list[Batch]:
-    """Return the batches for the only broker."""
+    """Return the batches that are due for the only broker."""
     return box.due(lambda _: leader, (), now).requests.get(1, [])
 
 
@@ -52,7 +52,7 @@ def of(batch: Batch) -> list[bytes | None]:
     return [pending.value for pending in batch.records]
 
 
-def numbered(batch: Batch) -> tuple[int, int, int]:
+def sequence_of(batch: Batch) -> tuple[int, int, int]:
     """Return epoch, sequence and count in the batch header."""
     (raw,) = split(batch.data, batch.partition, 0)
     assert raw.producer_id == batch.identity.producer_id
@@ -63,7 +63,7 @@ def numbered(batch: Batch) -> tuple[int, int, int]:
 # -- forming ----------------------------------------------------------------------------------------
 
 
-def test_records_of_a_partition_go_together_in_order():
+def test_records_of_a_partition_share_a_batch_in_order():
     box = outbox()
     for value in (b"a", b"b", b"c"):
         add(box, value)
@@ -71,10 +71,10 @@ def test_records_of_a_partition_go_together_in_order():
     batch = send_one(box)
     assert of(batch) == [b"a", b"b", b"c"]
     assert [message.value for message in decode(next(split(batch.data, P0, 0)), P0)] == [b"a", b"b", b"c"]
-    assert numbered(batch) == (0, 0, 3)
+    assert sequence_of(batch) == (0, 0, 3)
 
 
-def test_one_batch_of_a_partition_is_out_at_a_time():
+def test_one_batch_of_a_partition_is_in_flight_at_a_time():
     box = outbox()
     add(box, b"a")
     first = send_one(box)
@@ -82,7 +82,7 @@ def test_one_batch_of_a_partition_is_out_at_a_time():
     assert send(box) == []
 
     box.stored(first, 40)
-    assert numbered(send_one(box)) == (0, 1, 1)
+    assert sequence_of(send_one(box)) == (0, 1, 1)
 
 
 def test_record_that_does_not_fit_goes_into_the_next_batch():
@@ -98,7 +98,7 @@ def test_record_that_does_not_fit_goes_into_the_next_batch():
     assert sent == [[b"a", b"b"], [b"c"], [b"large"], [b"d"]]
 
 
-def test_request_is_bounded_and_waiting_partitions_are_next():
+def test_request_size_is_limited_and_waiting_partitions_are_next():
     box = outbox(request_bytes=150)
     add(box, b"a", P0)
     add(box, b"b", P1)
@@ -111,7 +111,7 @@ def test_request_is_bounded_and_waiting_partitions_are_next():
     assert [batch.partition for batch in send(box)] == [P0]
 
 
-def test_turns_go_round_where_a_request_has_no_room_for_all():
+def test_partitions_take_turns_if_a_request_has_no_room_for_all():
     box = outbox(request_bytes=150)
     seen = []
     for turn in range(6):
@@ -123,7 +123,7 @@ def test_turns_go_round_where_a_request_has_no_room_for_all():
     assert seen == [P0, P1] * 3
 
 
-def test_broker_that_is_busy_is_sent_nothing():
+def test_busy_broker_is_sent_nothing():
     box = outbox()
     add(box, b"a")
     assert box.due(lambda _: 1, {1}, 0.0).requests == {}
@@ -133,7 +133,7 @@ def test_broker_that_is_busy_is_sent_nothing():
 # -- outcomes ---------------------------------------------------------------------------------------
 
 
-def test_stored_records_are_told_where_they_stand():
+def test_stored_records_get_their_offsets():
     box = outbox()
     pending = [add(box, b"a"), add(box, b"b")]
 
@@ -142,7 +142,7 @@ def test_stored_records_are_told_where_they_stand():
     assert not box.has_work
 
 
-def test_stored_long_ago_and_nobody_knows_where_has_no_offset():
+def test_stored_records_without_a_known_offset_get_minus_one():
     box = outbox()
     pending = [add(box, b"a"), add(box, b"b")]
     box.stored(send_one(box), -1)
@@ -167,7 +167,7 @@ def test_unanswered_batch_is_resent_unchanged():
     assert box.trouble(P0) == "connection lost"
 
 
-def test_neighbours_do_not_wait_for_who_is_tried_again():
+def test_other_partitions_do_not_wait_for_a_retry():
     box = outbox()
     add(box, b"a")
     box.again(send_one(box), "cut", 0.0)
@@ -175,7 +175,7 @@ def test_neighbours_do_not_wait_for_who_is_tried_again():
     assert [batch.partition for batch in send(box)] == [P1]
 
 
-def test_tries_are_counted_anew_after_a_success():
+def test_attempts_are_reset_by_a_success():
     box = outbox()
     add(box, b"a")
     batch = send_one(box)
@@ -189,7 +189,7 @@ def test_tries_are_counted_anew_after_a_success():
     assert (event.attempt, event.elapsed) == (1, 0.0)
 
 
-def test_partition_without_leader_is_retried_beside_the_others():
+def test_partition_without_leader_does_not_delay_the_others():
     box = outbox()
     add(box, b"a")
     add(box, b"b", P1)
@@ -212,7 +212,7 @@ def test_refused_batch_fails_its_records_and_raises_the_epoch():
     assert [str(one.outcome) for one in pending] == [str(error)] * 2
     assert pending[0].outcome is not pending[1].outcome
     add(box, b"c")
-    assert numbered(send_one(box)) == (1, 0, 1)
+    assert sequence_of(send_one(box)) == (1, 0, 1)
 
 
 def test_named_records_fail_and_the_others_are_resent():
@@ -223,17 +223,17 @@ def test_named_records_fail_and_the_others_are_resent():
     assert isinstance(pending[1].outcome, KafkaError)
     batch = send_one(box)
     assert of(batch) == [b"a", b"c"]
-    assert numbered(batch) == (1, 0, 2)
+    assert sequence_of(batch) == (1, 0, 2)
 
 
-def test_names_of_records_that_were_not_there_blame_all():
+def test_invalid_record_indexes_fail_the_whole_batch():
     box = outbox()
     pending = [add(box, b"a"), add(box, b"b")]
     box.refused(send_one(box), refusal(ErrorCode.INVALID_RECORD, "x"), [-1, 2, 99])
     assert all(isinstance(one.outcome, KafkaError) for one in pending)
 
 
-def test_fenced_producer_wants_another_id():
+def test_fenced_producer_needs_another_id():
     box = outbox()
     add(box, b"a")
     box.refused(send_one(box), refusal(ErrorCode.INVALID_PRODUCER_EPOCH, "x"), is_fenced=True)
@@ -265,7 +265,7 @@ def test_unaccepted_sequence_is_reassigned_under_the_next_epoch():
     assert send(box, 5.5) == []
     again = send_one(box, 6.0)
     assert of(again) == [b"b", b"c"]
-    assert numbered(again) == (1, 0, 2)
+    assert sequence_of(again) == (1, 0, 2)
 
 
 def test_other_partitions_take_the_new_epoch_once_idle():
@@ -276,10 +276,10 @@ def test_other_partitions_take_the_new_epoch_once_idle():
     box.renumber(first, "out of order", 0.0)
     assert box.again(other, "cut", 0.0) is not None
     batches = {batch.partition: batch for batch in send(box, 10.0)}
-    assert numbered(batches[P1]) == (0, 0, 1), "as it was sent before"
+    assert sequence_of(batches[P1]) == (0, 0, 1), "not resent unchanged"
     box.stored(batches[P1], 0)
     add(box, b"c", P1)
-    assert numbered(send_one(box, 10.0)) == (1, 0, 1)
+    assert sequence_of(send_one(box, 10.0)) == (1, 0, 1)
 
 
 def test_two_partitions_with_one_error_raise_the_epoch_once():
@@ -291,7 +291,7 @@ def test_two_partitions_with_one_error_raise_the_epoch_once():
     assert box.identity == Identity(7, 1)
 
 
-def test_epochs_that_are_used_up_want_another_id():
+def test_exhausted_epochs_need_another_id():
     box = outbox()
     box.identity = Identity(7, 2**15 - 1)
     add(box, b"a")
@@ -299,7 +299,7 @@ def test_epochs_that_are_used_up_want_another_id():
     assert box.identity is None
 
 
-def test_sequences_begin_anew_behind_the_last():
+def test_sequence_wraps_to_zero_after_the_maximum():
     box = outbox()
     add(box, b"a")
     box.stored(send_one(box), 0)
@@ -320,18 +320,18 @@ def test_too_large_batch_is_split_and_later_ones_stay_small():
 
     batch = send_one(box)
     assert of(batch) == [b"a", b"b"]
-    assert numbered(batch) == (0, 0, 2)
+    assert sequence_of(batch) == (0, 0, 2)
     box.stored(batch, 0)
-    assert numbered(send_one(box)) == (0, 2, 2)
+    assert sequence_of(send_one(box)) == (0, 2, 2)
 
 
-def test_single_record_that_is_too_large_cannot_be_halved():
+def test_batch_of_one_record_cannot_be_halved():
     box = outbox()
     add(box, b"a")
     assert not box.halve(send_one(box))
 
 
-def test_bounded_retries_fail_what_was_tried():
+def test_exhausted_attempts_fail_only_the_batch_sent():
     box = outbox(max_attempts=2)
     pending = add(box, b"a")
     batch = send_one(box)
@@ -344,10 +344,10 @@ def test_bounded_retries_fail_what_was_tried():
     assert box.again(batch, "cut", 200.0) is None
     assert isinstance(pending.outcome, RetriesExhaustedError)
     assert later.outcome is None
-    assert numbered(send_one(box, 200.0)) == (1, 0, 1)
+    assert sequence_of(send_one(box, 200.0)) == (1, 0, 1)
 
 
-def test_bounded_retries_end_the_wait_for_a_leader():
+def test_exhausted_retry_time_ends_the_wait_for_a_leader():
     box = outbox(max_seconds=5.0)
     pending = add(box, b"a")
     assert box.leaderless(P0, "no leader", 0.0) is not None
@@ -356,32 +356,32 @@ def test_bounded_retries_end_the_wait_for_a_leader():
     assert not box.has_work
 
 
-# -- giving up --------------------------------------------------------------------------------------
+# -- withdrawn records ------------------------------------------------------------------------------
 
 
-def test_record_that_no_broker_had_is_not_sent_when_nobody_waits():
+def test_withdrawn_record_that_was_never_sent_is_not_sent():
     box = outbox()
-    given_up, wanted = add(box, b"a"), add(box, b"b")
-    box.withdraw([given_up])
+    withdrawn, wanted = add(box, b"a"), add(box, b"b")
+    box.withdraw([withdrawn])
     assert of(send_one(box)) == [b"b"]
     assert wanted.outcome is None
 
 
-def test_batch_is_resent_while_anyone_waits_for_it():
+def test_batch_is_resent_while_a_caller_waits_for_it():
     box = outbox()
-    given_up, _ = add(box, b"a"), add(box, b"b")
+    withdrawn, _ = add(box, b"a"), add(box, b"b")
     batch = send_one(box)
-    box.withdraw([given_up])
+    box.withdraw([withdrawn])
     box.again(batch, "cut", 0.0)
     assert send_one(box, 10.0) is batch
 
 
-@pytest.mark.parametrize("given_up_first", [True, False])
-def test_batch_without_waiters_is_not_resent(given_up_first):
+@pytest.mark.parametrize("withdrawn_first", [True, False])
+def test_batch_without_waiters_is_not_resent(withdrawn_first):
     box = outbox()
     pending = add(box, b"a")
     batch = send_one(box)
-    if given_up_first:
+    if withdrawn_first:
         box.withdraw([pending])
         assert box.again(batch, "cut", 0.0) is None
     else:
@@ -391,10 +391,10 @@ def test_batch_without_waiters_is_not_resent(given_up_first):
     assert box.due(lambda _: 1, (), 100.0).wake_at == inf
 
     add(box, b"b")
-    assert numbered(send_one(box, 0.0)) == (1, 0, 1)
+    assert sequence_of(send_one(box, 0.0)) == (1, 0, 1)
 
 
-def test_late_answer_to_a_batch_that_is_no_more_changes_nothing():
+def test_late_response_to_a_dropped_batch_changes_nothing():
     box = outbox()
     pending = add(box, b"a")
     batch = send_one(box)
@@ -411,10 +411,10 @@ def test_late_answer_to_a_batch_that_is_no_more_changes_nothing():
     assert pending.outcome is None
     box.stored(current, 7)
     add(box, b"c")
-    assert numbered(send_one(box)) == (1, 1, 1)
+    assert sequence_of(send_one(box)) == (1, 1, 1)
 
 
-def test_everything_fails_at_once_also_what_is_out():
+def test_fail_all_fails_waiting_and_sent_records():
     box = outbox()
     pending = [add(box, b"a"), add(box, b"b", P1)]
     (batch, _) = send(box)
@@ -428,24 +428,24 @@ def test_everything_fails_at_once_also_what_is_out():
 
 # -- against a broker -------------------------------------------------------------------------------
 
-Fate = st.sampled_from(["stored", "answer lost", "request lost", "not leader", "late", "corrupt"])
+Fault = st.sampled_from(["stored", "answer lost", "request lost", "not leader", "late", "corrupt"])
 
 
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=12),
-    st.lists(Fate, max_size=60),
+    st.lists(Fault, max_size=60),
     st.integers(100, 500),
 )
-def test_losses_keep_each_record_once_and_in_order(bursts, fates, batch_bytes):
+def test_faults_keep_each_record_once_and_in_order(bursts, faults, batch_bytes):
     box, log, now = outbox(batch_bytes=batch_bytes), PartitionLog(P0), 0.0
     pending: list[Pending] = []
     late: list[bytes] = []
-    coming = iter(fates)
-    for burst in [*bursts, *[0] * len(fates), 0]:
+    remaining_faults = iter(faults)
+    for burst in [*bursts, *[0] * len(faults), 0]:
         pending += [add(box, b"%d" % (len(pending) + n)) for n in range(burst)]
         now += 10.0
         for batch in send(box, now):
-            match next(coming, "stored"):
+            match next(remaining_faults, "stored"):
                 case "stored":
                     answer(box, batch, log, now)
                 case "answer lost":
@@ -471,7 +471,7 @@ def test_losses_keep_each_record_once_and_in_order(bursts, fates, batch_bytes):
 
 
 def append(log: PartitionLog, data: bytes) -> None:
-    """A batch in flight arrives after all, without its response."""
+    """Append a batch that arrives late. Its response is lost."""
     with suppress(Refused):
         log.append(data)
 

@@ -1,4 +1,4 @@
-"""Partitioner: the hashes are those of Kafka's own tests (UtilsTest.testMurmur2)."""
+"""The partitioner, with hashes from Kafka's own tests (UtilsTest.testMurmur2)."""
 
 import random
 from collections import Counter
@@ -11,7 +11,7 @@ from kafka.partitioner.default import murmur2
 
 from sarameya.producer.partitioner import Partitioner, partition_of
 
-KAFKAS_HASHES = {
+KAFKA_HASHES = {
     b"21": -973932308,
     b"foobar": -790332482,
     b"a-little-bit-long-string": -985981536,
@@ -21,26 +21,26 @@ KAFKAS_HASHES = {
 }
 
 
-@pytest.mark.parametrize("key", KAFKAS_HASHES, ids=repr)
-def test_key_goes_where_kafka_s_producer_sends_it(key):
-    signed = KAFKAS_HASHES[key]
+@pytest.mark.parametrize("key", KAFKA_HASHES, ids=repr)
+def test_partition_of_a_key_is_that_of_kafka_s_producer(key):
+    signed = KAFKA_HASHES[key]
     assert murmur2(key) == signed % 2**32
     for count in (1, 4, 7, 1000):
         assert partition_of(key, count) == (signed & 0x7FFFFFFF) % count
 
 
 @given(st.binary(), st.integers(1, 5000))
-def test_key_has_one_of_the_partitions_that_there_are(key, count):
+def test_partition_of_a_key_exists(key, count):
     assert 0 <= partition_of(key, count) < count
 
 
-def test_key_has_its_partition_whoever_leads():
+def test_partition_of_a_key_does_not_depend_on_leaders():
     partitioner = Partitioner(100, random.Random(1))
     chosen = {partitioner.choose("orders", b"key", 10, 8, led) for led in ([], [1], range(8))}
     assert chosen == {partition_of(b"key", 8)}
 
 
-def test_without_key_a_partition_gets_its_share_then_another_does():
+def test_partition_changes_after_its_share_without_a_key():
     partitioner = Partitioner(100, random.Random(1))
     chosen = [partitioner.choose("orders", None, 10, 4, range(4)) for _ in range(400)]
 
@@ -50,23 +50,23 @@ def test_without_key_a_partition_gets_its_share_then_another_does():
     assert set(Counter(chosen)) == {0, 1, 2, 3}
 
 
-def test_without_key_a_partition_without_a_leader_is_left_at_once():
+def test_leaderless_partition_is_left_at_once_without_a_key():
     partitioner = Partitioner(1000, random.Random(1))
     first = partitioner.choose("orders", None, 1, 4, range(4))
 
     assert partitioner.choose("orders", None, 1, 4, [n for n in range(4) if n != first]) != first
 
 
-def test_without_key_and_without_leaders_any_partition_will_do():
+def test_any_partition_is_chosen_without_key_and_leaders():
     assert Partitioner(10, random.Random(1)).choose("orders", None, 1, 3, []) in range(3)
 
 
-def test_only_partition_gets_everything():
+def test_single_partition_gets_all_records():
     partitioner = Partitioner(10, random.Random(1))
     assert {partitioner.choose("orders", None, 10, 1, [0]) for _ in range(5)} == {0}
 
 
-def test_topics_do_not_share_their_turns():
+def test_topics_choose_partitions_independently():
     partitioner = Partitioner(10**6, random.Random(3))
     chosen = {topic: partitioner.choose(topic, None, 1, 50, range(50)) for topic in "abcdef"}
     assert len(set(chosen.values())) > 1

@@ -1,4 +1,4 @@
-"""A producer and a cluster in memory, in virtual time: what is acknowledged stands in the log, once."""
+"""A producer and a cluster in memory, in virtual time: each acknowledged record is in the log exactly once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sarameya.testing import VIRTUAL_EPOCH, Api, ErrorCode, memory_cluster, virt
 from tests.producer.kit import cancelled_after, log, producing, values
 
 
-async def test_record_stands_where_it_is_told_with_all_that_it_has(autojump_clock: MockClock) -> None:
+async def test_record_is_stored_unchanged_at_the_returned_offset(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 4}) as cluster, producing(cluster) as sent:
         await trio.sleep(5)
         headers = (("a", b"1"), ("a", None))
@@ -46,7 +46,7 @@ async def test_record_stands_where_it_is_told_with_all_that_it_has(autojump_cloc
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_records_are_compressed_as_it_is_told(autojump_clock: MockClock, compression: str) -> None:
+async def test_records_are_compressed_as_configured(autojump_clock: MockClock, compression: str) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, compression=compression) as sent:
         await sent.producer.send("orders", b"v" * 10_000)
         assert values(cluster) == [b"v" * 10_000]
@@ -65,14 +65,14 @@ async def test_many_records_are_sent_in_few_batches_in_order(autojump_clock: Moc
             assert cluster.log("orders", number).batch_count == 1
 
 
-async def test_batches_are_no_larger_than_they_may_be(autojump_clock: MockClock) -> None:
+async def test_batches_respect_the_size_limit(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, produce_batch_bytes=10_000) as sent:
         await sent.producer.send_many([ProducerRecord("orders", b"v" * 1_000) for _ in range(100)])
         assert len(values(cluster)) == 100
         assert max(map(len, cluster.log("orders", 0).batches())) <= 10_000
 
 
-async def test_tasks_that_send_at_once_share_requests(autojump_clock: MockClock) -> None:
+async def test_concurrent_sends_share_batches(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         async with trio.open_nursery() as nursery:
             for n in range(100):
@@ -83,7 +83,7 @@ async def test_tasks_that_send_at_once_share_requests(autojump_clock: MockClock)
         assert cluster.log("orders", 0).batch_count <= 3
 
 
-async def test_nothing_to_send_is_done_at_once(autojump_clock: MockClock) -> None:
+async def test_sending_no_records_returns_at_once(autojump_clock: MockClock) -> None:
     async with memory_cluster() as cluster, producing(cluster) as sent:
         assert await sent.producer.send_many([]) == []
         assert sent.events == []
@@ -98,12 +98,14 @@ async def test_two_producers_have_their_own_sequences(autojump_clock: MockClock)
         assert len(values(cluster)) == 20
 
 
-# -- faults that pass -------------------------------------------------------------------------------
+# -- passing faults ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("half", ["request", "answer"])
 @pytest.mark.parametrize("hang_up", [True, False])
-async def test_lost_exchange_is_repeated_and_stored_once(autojump_clock: MockClock, half: str, hang_up: bool) -> None:
+async def test_lost_request_or_response_is_retried_and_stored_once(
+    autojump_clock: MockClock, half: str, hang_up: bool
+) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         await sent.send(b"before")
         cluster.drop_next(Api.PRODUCE, 3, half=half, hang_up=hang_up)
@@ -127,7 +129,7 @@ async def test_lost_exchange_is_repeated_and_stored_once(autojump_clock: MockClo
         ErrorCode.UNKNOWN_PRODUCER_ID,
     ],
 )
-async def test_code_that_passes_is_met_with_another_try(autojump_clock: MockClock, code: ErrorCode) -> None:
+async def test_passing_error_code_is_retried(autojump_clock: MockClock, code: ErrorCode) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         cluster.fail_next(Api.PRODUCE, code, 4)
         await sent.send(b"v")
@@ -137,7 +139,7 @@ async def test_code_that_passes_is_met_with_another_try(autojump_clock: MockCloc
         assert len(sent.seen(Retrying)) == 4
 
 
-async def test_leader_that_moves_is_followed(autojump_clock: MockClock) -> None:
+async def test_moved_leader_is_followed(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}, brokers=3) as cluster, producing(cluster) as sent:
         for n in range(12):
             cluster.move_leader("orders", 0, n % 3)
@@ -146,7 +148,7 @@ async def test_leader_that_moves_is_followed(autojump_clock: MockClock) -> None:
         assert trio.current_time() < 12
 
 
-async def test_answer_lost_while_the_leader_moves_is_not_stored_twice(autojump_clock: MockClock) -> None:
+async def test_response_lost_during_a_leader_move_duplicates_nothing(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}, brokers=2) as cluster, producing(cluster) as sent:
         await sent.send(b"before")
         cluster.drop_next(Api.PRODUCE)
@@ -158,7 +160,7 @@ async def test_answer_lost_while_the_leader_moves_is_not_stored_twice(autojump_c
         assert sent.places[b"v"] == RecordMetadata(0, 1)
 
 
-async def test_broker_that_is_away_for_a_while_is_waited_for(autojump_clock: MockClock) -> None:
+async def test_stopped_broker_is_awaited(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         await sent.send(b"before")
         await cluster.stop_broker(0)
@@ -172,7 +174,7 @@ async def test_broker_that_is_away_for_a_while_is_waited_for(autojump_clock: Moc
         assert trio.current_time() < 65
 
 
-async def test_partition_without_a_leader_does_not_hold_up_the_others(autojump_clock: MockClock) -> None:
+async def test_leaderless_partition_does_not_delay_the_others(autojump_clock: MockClock) -> None:
     cluster = EmbeddedCluster(
         {"orders": 2}, brokers=2, in_memory=True, replication_factor=1, wall_clock=virtual_wall_clock
     )
@@ -190,7 +192,7 @@ async def test_partition_without_a_leader_does_not_hold_up_the_others(autojump_c
         assert values(cluster, 1) == [b"waits"]
 
 
-async def test_broker_that_hangs_does_not_hold_up_the_others(autojump_clock: MockClock) -> None:
+async def test_hanging_broker_does_not_delay_the_others(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 2}, brokers=2) as cluster, producing(cluster, request_timeout=5.0) as sent:
         await sent.send(b"a", 0)
         await sent.send(b"b", 1)
@@ -205,8 +207,8 @@ async def test_broker_that_hangs_does_not_hold_up_the_others(autojump_clock: Moc
         assert values(cluster, 1) == [b"b", b"waits"]
 
 
-async def test_log_that_was_cut_is_written_on_under_the_next_epoch(autojump_clock: MockClock) -> None:
-    """After an unclean election the broker misses sequences that it has acknowledged."""
+async def test_truncated_log_is_continued_under_the_next_epoch(autojump_clock: MockClock) -> None:
+    """After an unclean election the broker lacks sequences that it had acknowledged."""
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         for value in (b"a", b"b", b"c"):
             await sent.send(value)
@@ -222,24 +224,24 @@ async def test_log_that_was_cut_is_written_on_under_the_next_epoch(autojump_cloc
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-async def test_producer_id_is_asked_for_again(autojump_clock: MockClock, code: ErrorCode) -> None:
+async def test_request_of_the_producer_id_is_retried(autojump_clock: MockClock, code: ErrorCode) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         cluster.fail_next(Api.INIT_PRODUCER_ID, code, 5)
         await sent.send(b"v")
         assert values(cluster) == [b"v"]
 
 
-# -- faults that do not pass ------------------------------------------------------------------------
+# -- permanent faults -------------------------------------------------------------------------------
 
 
-async def test_unknown_topic_is_waited_for_then_raised(autojump_clock: MockClock) -> None:
+async def test_unknown_topic_is_awaited_then_raised(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         with pytest.raises(UnknownTopicError, match=r"nowhere.*create the topic"):
             await sent.producer.send("nowhere", b"v")
         assert trio.current_time() == pytest.approx(10, abs=0.1)
 
 
-async def test_unknown_topic_that_appears_is_sent_to(autojump_clock: MockClock) -> None:
+async def test_topic_created_while_waiting_is_sent_to(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sent.send, b"v", 0, "later")
@@ -248,7 +250,7 @@ async def test_unknown_topic_that_appears_is_sent_to(autojump_clock: MockClock) 
         assert values(cluster, topic="later") == [b"v"]
 
 
-async def test_missing_partition_is_refused_unless_it_was_added(autojump_clock: MockClock) -> None:
+async def test_missing_partition_is_refused_until_it_is_added(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 2}) as cluster, producing(cluster) as sent:
         with pytest.raises(UnknownTopicError, match=r"orders-2.*partitions 0 to 1"):
             await sent.producer.send("orders", b"v", partition=2)
@@ -313,7 +315,7 @@ async def test_record_over_the_topic_limit_is_refused_alone(
         assert values(cluster) == small
 
 
-async def test_wrong_record_is_refused_and_those_beside_it_are_stored(autojump_clock: MockClock) -> None:
+async def test_invalid_record_is_refused_and_its_neighbours_stored(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         year = 365 * 86_400_000
         stamps = [None, int(VIRTUAL_EPOCH * 1000) + year, None]
@@ -328,7 +330,7 @@ async def test_wrong_record_is_refused_and_those_beside_it_are_stored(autojump_c
         assert wrong.code == ErrorCode.INVALID_TIMESTAMP
 
 
-async def test_cluster_that_is_not_there_is_said_after_a_while(autojump_clock: MockClock) -> None:
+async def test_unreachable_cluster_raises_after_the_timeout(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         await cluster.stop_broker(0)
         with pytest.raises(ConnectError, match="gave up after 10 s"):
@@ -338,25 +340,25 @@ async def test_cluster_that_is_not_there_is_said_after_a_while(autojump_clock: M
 # -- time ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("known", [True, False])
-async def test_unacknowledged_record_is_raised_with_the_cause(autojump_clock: MockClock, known: bool) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_unacknowledged_record_is_raised_with_the_cause(autojump_clock: MockClock, is_known: bool) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, bootstrap_timeout=600.0) as sent:
-        if known:
+        if is_known:
             await sent.send(b"before")
         await cluster.stop_broker(0)
         began = trio.current_time()
         with pytest.raises(DeliveryTimeoutError, match=r"not acknowledged in 120 s") as caught:
             await sent.producer.send("orders", b"v")
         assert trio.current_time() - began == 120
-        assert ("no broker listens" in caught.value.trouble) == known
+        assert ("no broker listens" in caught.value.trouble) == is_known
 
         await cluster.start_broker(0)
         await trio.sleep(10)
         await sent.send(b"after")
-        assert values(cluster) == ([b"before", b"after"] if known else [b"after"])
+        assert values(cluster) == ([b"before", b"after"] if is_known else [b"after"])
 
 
-async def test_each_record_has_its_own_time(autojump_clock: MockClock) -> None:
+async def test_each_record_has_its_own_delivery_timeout(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, delivery_timeout=20.0) as sent:
         await sent.send(b"before")
         cluster.fail_next(Api.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, None)
@@ -371,7 +373,7 @@ async def test_each_record_has_its_own_time(autojump_clock: MockClock) -> None:
         assert values(cluster) == [b"before", b"late"]
 
 
-async def test_answer_that_is_late_leaves_the_producer_usable(autojump_clock: MockClock) -> None:
+async def test_late_response_leaves_the_producer_usable(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, delivery_timeout=5.0) as sent:
         await sent.send(b"before")
         cluster.delay_next(Api.PRODUCE, 8.0)
@@ -381,7 +383,7 @@ async def test_answer_that_is_late_leaves_the_producer_usable(autojump_clock: Mo
         assert values(cluster) == [b"before", b"late", b"after"]
 
 
-async def test_bounded_retries_are_raised(autojump_clock: MockClock) -> None:
+async def test_exhausted_attempts_are_raised(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, retry_max_attempts=3) as sent:
         cluster.fail_next(Api.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, None)
         with pytest.raises(RetriesExhaustedError, match="produce to orders-0"):
@@ -393,10 +395,10 @@ async def test_bounded_retries_are_raised(autojump_clock: MockClock) -> None:
                 await other.producer.send("orders", b"v")
 
 
-# -- cancellation, and the end ----------------------------------------------------------------------
+# -- cancellation and exit --------------------------------------------------------------------------
 
 
-async def test_cancelled_record_that_no_broker_has_had_is_not_sent(autojump_clock: MockClock) -> None:
+async def test_cancelled_record_that_was_not_sent_is_never_sent(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         await sent.send(b"before")
         cluster.delay_next(Api.PRODUCE, 5.0)
@@ -408,7 +410,7 @@ async def test_cancelled_record_that_no_broker_has_had_is_not_sent(autojump_cloc
         assert values(cluster) == [b"before", b"out", b"waits"]
 
 
-async def test_cancelled_record_that_was_sent_does_not_hold_up_the_next(autojump_clock: MockClock) -> None:
+async def test_cancelled_record_does_not_delay_the_next(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         await sent.send(b"before")
         cluster.fail_next(Api.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, None)
@@ -422,8 +424,8 @@ async def test_cancelled_record_that_was_sent_does_not_hold_up_the_next(autojump
         assert values(cluster) == [b"before", b"after"]
 
 
-async def test_cancelled_record_that_arrives_later_is_fenced_off(autojump_clock: MockClock) -> None:
-    """The request is delayed; when it arrives, the log has the next record already."""
+async def test_cancelled_record_that_arrives_late_is_fenced(autojump_clock: MockClock) -> None:
+    """The request is delayed, and arrives when the log already has the next record."""
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster, request_timeout=5.0) as sent:
         await sent.send(b"before")
         cluster.delay_next(Api.PRODUCE, 20.0, half="request")
@@ -434,7 +436,7 @@ async def test_cancelled_record_that_arrives_later_is_fenced_off(autojump_clock:
         assert values(cluster) == [b"before", b"after"]
 
 
-async def test_end_of_the_block_fails_pending_sends(autojump_clock: MockClock) -> None:
+async def test_exit_of_the_context_fails_pending_sends(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster:
         async with trio.open_nursery() as nursery:
             async with producing(cluster) as sent:
@@ -449,7 +451,7 @@ async def test_end_of_the_block_fails_pending_sends(autojump_clock: MockClock) -
             await sent.producer.send("orders", b"v")
 
 
-async def test_what_the_block_raises_is_raised_as_it_is(autojump_clock: MockClock) -> None:
+async def test_exception_of_the_context_is_raised_unchanged(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster:
         with pytest.raises(ZeroDivisionError):  # noqa: PT012
             async with producing(cluster) as sent:
@@ -457,7 +459,7 @@ async def test_what_the_block_raises_is_raised_as_it_is(autojump_clock: MockCloc
                 raise ZeroDivisionError
 
 
-async def test_cancelled_send_is_cancelled_before_it_sends(autojump_clock: MockClock) -> None:
+async def test_send_in_a_cancelled_scope_sends_nothing(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, producing(cluster) as sent:
         await sent.send(b"before")
         with trio.CancelScope() as scope:
@@ -468,6 +470,6 @@ async def test_cancelled_send_is_cancelled_before_it_sends(autojump_clock: MockC
         assert values(cluster) == [b"before"]
 
 
-def test_address_that_cannot_be_is_refused_before_any_io() -> None:
+def test_invalid_address_is_refused_before_any_io() -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         Producer("nowhere")

@@ -23,12 +23,12 @@ RECORD = {"topic": "orders", "value": b"v"}
     ],
     ids=repr,
 )
-def test_what_is_no_record_is_refused(wrong, error):
+def test_invalid_record_is_refused(wrong, error):
     with pytest.raises(error):
         ProducerRecord(**RECORD | wrong)
 
 
-def test_headers_may_be_any_pairs_and_become_a_tuple():
+def test_headers_from_any_pairs_become_a_tuple():
     record = ProducerRecord("orders", None, headers=[("a", b"1"), ("a", None)])
 
     assert record.headers == (("a", b"1"), ("a", None))

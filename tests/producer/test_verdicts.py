@@ -7,7 +7,7 @@ from sarameya.producer.verdicts import VERDICTS, Verdict, refusal, verdict_on
 RETRIED = {Verdict.AGAIN, Verdict.ELSEWHERE, Verdict.RENUMBER, Verdict.HALVE, Verdict.STORED, Verdict.FENCED}
 
 
-def test_every_verdict_is_that_of_some_code():
+def test_each_verdict_has_an_error_code():
     assert {verdict_on(code) for code in ErrorCode} == set(Verdict)
 
 
@@ -25,11 +25,11 @@ def test_every_verdict_is_that_of_some_code():
         9999,
     ],
 )
-def test_what_does_not_pass_by_itself_is_refused(code):
+def test_permanent_errors_are_refused(code):
     assert verdict_on(code) is Verdict.REFUSED
 
 
-def test_table_holds_no_code_that_is_refused_anyway():
+def test_table_lists_no_refused_codes():
     assert set(VERDICTS.values()) == RETRIED
 
 
@@ -43,7 +43,7 @@ def test_table_holds_no_code_that_is_refused_anyway():
         (ErrorCode.INVALID_RECORD, KafkaError, "cleanup.policy=compact"),
     ],
 )
-def test_refusal_is_typed_and_says_what_to_do(code, kind, words):
+def test_refusal_has_a_type_and_advice(code, kind, words):
     error = refusal(code, "record for orders-0", "the broker's own words")
 
     assert type(error) is kind
