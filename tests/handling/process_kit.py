@@ -1,4 +1,4 @@
-"""Handlers that run in processes of their own, which import this module."""
+"""Handlers that run in their own processes, which import this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya import Message, MessageHandler, Retry
 
 
 class Writes(MessageHandler):
-    """Writes the process of each message to a file, and counts in its own copy."""
+    """A handler that writes its process id to a file for each message. Each process counts in its own copy."""
 
     ordering = "none"
     processes = 2
@@ -26,7 +26,7 @@ class Writes(MessageHandler):
 
 
 class Fails(Writes):
-    """Fails in several ways, as the message says; the next attempt succeeds."""
+    """A handler that fails in the way that the value names. The next attempt succeeds."""
 
     retry = Retry(attempts=100, backoff=0)
 
@@ -44,7 +44,7 @@ class Fails(Writes):
 
 
 class Slow(Writes):
-    """Handles each message until there is a file `end`."""
+    """A handler that returns only when a file `end` exists."""
 
     def handle(self, message: Message) -> None:
         (self.folder / f"begun-{message.offset}").write_text(str(os.getpid()))
@@ -54,7 +54,7 @@ class Slow(Writes):
 
 
 class Wrapped(Writes):
-    """Returns a coroutine."""
+    """A handler whose plain function returns a coroutine."""
 
     def handle(self, message: Message):  # type: ignore[no-untyped-def]
         return _nothing()

@@ -1,16 +1,17 @@
-"""Random schedules of a group of message handlers under virtual time, with faults, and the rules that they must keep.
+"""Random schedules of a group of message handlers in virtual time, with faults, and the rules that must hold.
 
 Members handle messages of two topics, mostly in order by key, at random speed, with failures, retries in place, retry
 topics, dead letters and circuit breakers. Meanwhile members join, close, are cancelled, or are cut off from the
-brokers: a cut-off member is a zombie, which works on until it finds out. Requests of commits get lost or refused. Dead
-letters are sent back.
+brokers: a cut-off member is a zombie, which continues until it notices. Commit requests are lost or refused. Dead
+letters are redriven.
 
 The rules:
 
-- Each message is handled, or is a dead letter. In the end, each one is handled that was not sent back too often.
-- By key: a message is begun only after each earlier message of its key and partition was handled, or was sent away.
-- A message that a stored commit covers is begun only by a zombie.
-- In the end all is committed, and no member has failed.
+- Each message is handled, or is a dead letter. In the end, all are handled except those redriven too often.
+- By key: a message starts only after each earlier message of its key and partition was handled, or sent to a retry
+  topic or the dead letters.
+- Only a zombie starts a message that a stored commit covers.
+- In the end everything is committed, and no member has failed.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ FAULTS = (
     ErrorCode.REQUEST_TIMED_OUT,
 )
 CALM = 3 * 3600.0
-"""Seconds without faults after which everything must be handled."""
+"""Seconds without faults within which everything must be handled."""
 
 
 class BrokenRule(AssertionError):
-    """A rule is broken."""
+    """Raised if a schedule breaks a rule."""
 
 
 @attrs.define(eq=False)
@@ -89,7 +90,7 @@ class Member:
 
 
 class Work:
-    """What a member does with a message: its speed, its failures and its options depend on the seed."""
+    """The work of a member on a message. Its speed, its failures and its options depend on the seed."""
 
     retry = Retry(attempts=2, backoff=0.5, backoff_max=5)
     retry_topics = RetryTopics([5, 30])
@@ -106,28 +107,28 @@ class Work:
 
     async def work(self, message: Message) -> None:
         world, rng, place = self._world, self._rng, (message.topic, message.partition, message.offset)
-        world.begin(place)
+        world.start(place)
         await trio.sleep(rng.choice([0, 0.01, 0.3, 1, 5]))
         is_poison = int(message.value or b"") % 20 == 0
         if not world.is_calm and (is_poison or rng.random() < 0.15):
             raise OSError(f"{place} fails")
         world.done.add(place)
         world.handled.add(message.value)
-        if rng.random() < 0.1:  # a repetition is allowed now
+        if rng.random() < 0.1:  # the message is done, so it may be repeated
             await trio.sleep(rng.choice([0.1, 2]))
             if not world.is_calm and rng.random() < 0.5:
                 raise OSError(f"{place} fails late")
 
 
 class Worker(Work, MessageHandler):
-    """Handles one message at a time."""
+    """A handler of single messages."""
 
     async def handle(self, message: Message) -> None:
         await self.work(message)
 
 
 class BatchWorker(Work, BatchHandler):
-    """Handles several messages of a partition, one after the other. A batch that fails has handled some of them."""
+    """A handler of batches, message by message. A failed batch may have handled some of its messages."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -140,17 +141,17 @@ class BatchWorker(Work, BatchHandler):
 
 
 class World:
-    """One schedule."""
+    """The cluster, the members and the messages of one schedule."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.cluster: EmbeddedCluster = memory_cluster(TOPICS, seed=seed)
         self.done: set[Place] = set()
         self.sent: dict[Place, bytes | None] = {}
-        """The messages, and their keys."""
+        """The key of each message, by its place."""
         self.by_key: dict[tuple[str, int, bytes], list[Place]] = defaultdict(list)
         self.values: set[bytes | None] = set()
-        """The value of each message, which a message that was sent back has, too."""
+        """The value of each message. A redriven message keeps it."""
         self.handled: set[bytes | None] = set()
         self.away: set[Place] = set()
         """Messages in a retry topic, or in the dead letters."""
@@ -160,14 +161,14 @@ class World:
         self.is_calm = False
         self.has_order = self.rng.random() < 0.8
         """False if members handle messages in any order."""
-        self.begun = self.repeated = self.joined = self.redriven = 0
+        self.started = self.repeated = self.joined = self.redriven = 0
         self._strategy = self.rng.choice(["cooperative-sticky", "range"])
 
     # -- the rules -----------------------------------------------------------------------------------
 
-    def begin(self, place: Place) -> None:
-        """Check the order by key of a message that is about to be handled."""
-        self.begun += 1
+    def start(self, place: Place) -> None:
+        """Check the order by key before a message is handled."""
+        self.started += 1
         self.repeated += place in self.done
         self.find_sent()
         key, (topic, partition, offset) = self.sent[place], place
@@ -175,10 +176,10 @@ class World:
             return
         missing = {other for other in self.by_key[topic, partition, key] if other[2] < offset} - self.done
         if missing and place not in (away := self.sent_away()) and missing - away:
-            raise BrokenRule(f"{place} is begun before {min(missing - away)}, of the same key")
+            raise BrokenRule(f"{place} is started before {min(missing - away)}, of the same key")
 
     def find_sent(self) -> None:
-        """Find the messages that were sent back."""
+        """Record messages that were produced or redriven since the last call."""
         for topic in TOPICS:
             for message in self.new_messages(topic):
                 place = (topic, message.partition, message.offset)
@@ -209,18 +210,18 @@ class World:
         return next(member for member in self.members if member.config is claim._config)
 
     def opened(self, claim: Claim) -> None:
-        """Note that a member reads a claim."""
+        """Record that a member reads a claim."""
         self.member_of(claim).claims.add(claim)
 
     def check_commit(self, claim: Claim, message: Message) -> None:
-        """Check that no stored commit covers a message that is handed out, unless to a zombie."""
+        """Check that no stored commit covers a delivered message, except for a zombie."""
         commit = self.cluster.committed(GROUP).get(message.topic_partition)
         if commit is None or claim in self.member_of(claim).zombies:
             return
         found = Completion.of_commit(commit)
         is_known = found is not None and message.offset < found.end and message.offset not in found.unfinished
         if message.offset < commit.offset or is_known:
-            raise BrokenRule(f"{message.topic_partition} offset {message.offset} is handed out in spite of {commit}")
+            raise BrokenRule(f"{message.topic_partition} offset {message.offset} is delivered in spite of {commit}")
 
     def letters(self) -> list[Letter]:
         """Return the dead letters."""
@@ -249,7 +250,7 @@ class World:
     # -- the schedule ------------------------------------------------------------------------------------
 
     async def run(self) -> str:
-        """Run the schedule. Return a line about it."""
+        """Run the schedule. Return a summary line."""
         rng = self.rng
         with _watched_claims(self.opened, self.check_commit):
             async with self.cluster, trio.open_nursery() as nursery:
@@ -262,7 +263,7 @@ class World:
                     await trio.sleep(rng.choice([0, 0.1, 1, 10, 60]))
                 await self.calm_down(nursery)
         return (
-            f"{len(self.sent)} messages, {self.begun} begun, {self.repeated} repeated, {self.redriven} sent back, "
+            f"{len(self.sent)} messages, {self.started} started, {self.repeated} repeated, {self.redriven} redriven, "
             f"{self.joined} members"
         )
 
@@ -274,7 +275,7 @@ class World:
         self.values.add(value)
 
     async def act(self, nursery: trio.Nursery) -> None:
-        """Do something to the group."""
+        """Apply a random action to the group."""
         rng, members = self.rng, [member for member in self.members if not member.ended.is_set()]
         actions = ["", "", "join", "close", "cancel", "cut", "heal", "crash", "commits", "answers", "move", "redrive"]
         match rng.choice(actions):
@@ -306,7 +307,7 @@ class World:
                 nursery.start_soon(self.redrive)
 
     async def redrive(self) -> None:
-        """Send all dead letters back, as far as the faults allow."""
+        """Redrive all dead letters, as far as the faults allow."""
         for topic in TOPICS:
             letters = f"{topic}.{GROUP}.dead"
             if letters in self.other_topics():
@@ -357,9 +358,9 @@ class World:
         for member in self.members:
             member.transport.alive = True
         self.join(nursery)
-        sent_back = -1
-        while sent_back < self.redriven:
-            sent_back = self.redriven
+        redriven_before = -1
+        while redriven_before < self.redriven:
+            redriven_before = self.redriven
             with trio.move_on_after(CALM) as waiting:
                 while self.unhandled() or self.uncommitted():
                     await trio.sleep(5)
@@ -376,7 +377,7 @@ class World:
 
 @contextmanager
 def _watched_claims(opened: Any, check: Any) -> Iterator[None]:
-    """Call `opened` with each claim that is read, and `check` with each message that one hands out."""
+    """Call `opened` with each claim that is read, and `check` with each message that a claim delivers."""
     open_before: Any = ConcurrentMessages.__init__
     before: Any = ConcurrentMessages.__anext__
 
@@ -384,13 +385,13 @@ def _watched_claims(opened: Any, check: Any) -> Iterator[None]:
         open_before(messages, claim, *args)
         opened(claim)
 
-    async def hand_out(messages: ConcurrentMessages) -> Message:
+    async def deliver(messages: ConcurrentMessages) -> Message:
         message: Message = await before(messages)
         check(messages._claim, message)
         return message
 
     ConcurrentMessages.__init__ = open_claim  # type: ignore[method-assign, assignment]
-    ConcurrentMessages.__anext__ = hand_out  # type: ignore[method-assign]
+    ConcurrentMessages.__anext__ = deliver  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -399,7 +400,7 @@ def _watched_claims(opened: Any, check: Any) -> Iterator[None]:
 
 
 def run(seed: int) -> str:
-    """Run one schedule. Return a line about it.
+    """Run one schedule. Return a summary line.
 
     Raises:
         BrokenRule: A rule is broken, maybe in an ExceptionGroup.

@@ -1,4 +1,4 @@
-"""`BatchHandler`: batches by size and age, their order, and what happens to a batch that fails."""
+"""`BatchHandler`: size, age and order of batches, and failed batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sarameya.testing import ClaimFeed
 
 
 class Collects(BatchHandler):
-    """Keeps the offsets of each batch, and the time at which it came."""
+    """A handler that records the offsets and the time of each batch."""
 
     batch_size = 10
     batch_age = 5
@@ -66,9 +66,7 @@ async def test_age_counts_from_the_first_message(autojump_clock: MockClock) -> N
 
 
 @pytest.mark.parametrize(("ordering", "most"), [("partition", 1), ("none", 3)])
-async def test_order_says_how_many_batches_are_handled_at_once(
-    autojump_clock: MockClock, ordering: str, most: int
-) -> None:
+async def test_ordering_limits_the_concurrent_batches(autojump_clock: MockClock, ordering: str, most: int) -> None:
     handler, feed = Collects(seconds=10), feed_of(60)
     handler.ordering, handler.concurrency = ordering, 3  # type: ignore[assignment]
     feed.end()
@@ -80,7 +78,7 @@ async def test_order_says_how_many_batches_are_handled_at_once(
 
 
 class ByKey(Collects):
-    """Checks that no other batch has a message of the same key meanwhile, and no earlier one waits."""
+    """A handler that checks that no two concurrent batches have a key in common."""
 
     ordering = "key"
     concurrency = 3
@@ -111,7 +109,7 @@ async def test_messages_of_a_key_are_in_one_batch_at_a_time_and_in_order(autojum
 
 
 class Refuses(BatchHandler[int]):
-    """Refuses each batch with a number below 0."""
+    """A handler that fails for each batch with a number below 0."""
 
     batch_size = 5
     batch_age = 1
@@ -127,7 +125,7 @@ class Refuses(BatchHandler[int]):
             raise ValueError("below 0")
 
 
-async def test_only_messages_at_fault_become_dead_letters(autojump_clock: MockClock) -> None:
+async def test_only_failing_messages_of_a_batch_become_dead_letters(autojump_clock: MockClock) -> None:
     handler, feed = Refuses(), ClaimFeed("orders")
     for number in (1, 2, -3, 4, 5, 6):
         feed.send(b"%d" % number)
@@ -150,7 +148,7 @@ async def test_undecodable_messages_are_left_out_of_a_batch(autojump_clock: Mock
     assert feed.committed == 5
 
 
-async def test_batch_of_undecodable_messages_calls_nobody(autojump_clock: MockClock) -> None:
+async def test_batch_of_undecodable_messages_is_not_handled(autojump_clock: MockClock) -> None:
     handler, feed = Refuses(), ClaimFeed("orders")
     for _ in range(5):
         feed.send(b"?")
@@ -185,7 +183,7 @@ class Busy(MessageHandler):
         self.running -= 1
 
 
-async def test_partition_has_no_more_calls_than_its_own_limit(autojump_clock: MockClock) -> None:
+async def test_partition_respects_its_own_concurrency_limit(autojump_clock: MockClock) -> None:
     handler, feed = Busy(), feed_of(40, keys=20)
     feed.end()
     await feed.run(handler)
@@ -203,7 +201,7 @@ async def test_wrong_option_of_batches_is_refused(option: str, value: object, re
         await ClaimFeed("orders").run(handler)
 
 
-def test_keys_stay_in_their_group_and_ages_are_those_of_first_messages() -> None:
+def test_batches_keep_key_groups_and_count_age_from_first_message() -> None:
     batches = Batches("key", size=3, age=10.0, at_once=2)
     messages = [
         Message("t", 0, offset, 0, TimestampType.CREATE_TIME, b"%d" % (offset % 4), None) for offset in range(40)
@@ -221,10 +219,10 @@ def test_keys_stay_in_their_group_and_ages_are_those_of_first_messages() -> None
 
 
 @pytest.mark.parametrize(("ordering", "size"), [("partition", 5000), ("none", 5000), ("key", 100)])
-async def test_batch_that_cannot_grow_does_not_wait_for_its_age(
+async def test_batch_without_room_to_grow_does_not_wait_for_its_age(
     autojump_clock: MockClock, ordering: str, size: int
 ) -> None:
-    """A partition has room for about a thousand unfinished messages, with ordering by key in 16 groups."""
+    """A partition has room for about a thousand unfinished messages. Ordering by key divides them into 16 groups."""
     handler, feed = Collects(), feed_of(6000, keys=997)
     handler.ordering, handler.batch_size, handler.batch_age = ordering, size, 60  # type: ignore[assignment]
     began = trio.current_time()

@@ -1,4 +1,4 @@
-"""The circuit breaker: an outage of what `handle` needs holds messages back instead of dead-lettering all of them."""
+"""The circuit breaker pauses messages during an outage of a dependency, instead of dead-lettering all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarameya.testing import ClaimFeed
 
 
 class Outage(MessageHandler):
-    """Fails until `ends`, and for messages with the value `bad`."""
+    """A handler that fails until the time `ends`, and for messages with the value `bad`."""
 
     ordering = "none"
     concurrency = 5
@@ -47,7 +47,7 @@ async def test_outage_is_probed_until_it_ends(autojump_clock: MockClock) -> None
     handler, feed = Outage(ends=trio.current_time() + 600), feed_of(*[b""] * 20)
     await feed.run(handler)
     lost = {message.headers for message in feed.sent}
-    assert len(feed.sent) == len(lost) == 2, "the first failures open the circuit"
+    assert len(feed.sent) == len(lost) == 2, "only the failures that open the circuit become letters"
     assert len(handler.handled) == 18
     assert feed.committed == 20
     probes = [call for call in handler.calls if call < handler.ends][5:]
@@ -55,7 +55,7 @@ async def test_outage_is_probed_until_it_ends(autojump_clock: MockClock) -> None
     assert all(later - earlier >= 60 for earlier, later in pairwise(probes))
 
 
-async def test_single_failures_do_not_open_it(autojump_clock: MockClock) -> None:
+async def test_single_failures_do_not_open_the_circuit(autojump_clock: MockClock) -> None:
     handler, feed = Outage(ends=0), feed_of(*[b"bad", b"good", b"good"] * 5)
     handler.ordering, handler.concurrency = "partition", 1
     began = trio.current_time()
@@ -64,7 +64,7 @@ async def test_single_failures_do_not_open_it(autojump_clock: MockClock) -> None
     assert trio.current_time() - began < 60
 
 
-async def test_attempts_in_place_come_first(autojump_clock: MockClock) -> None:
+async def test_attempts_in_place_precede_the_circuit(autojump_clock: MockClock) -> None:
     handler, feed = Outage(ends=trio.current_time() + 5), feed_of(*[b""] * 5)
     handler.retry = Retry(attempts=10, backoff=1, backoff_max=2)
     await feed.run(handler)
@@ -72,7 +72,7 @@ async def test_attempts_in_place_come_first(autojump_clock: MockClock) -> None:
     assert trio.current_time() < handler.ends + 30
 
 
-async def test_open_circuit_ends_with_the_claim(autojump_clock: MockClock) -> None:
+async def test_open_circuit_does_not_delay_the_stop_of_the_claim(autojump_clock: MockClock) -> None:
     handler, feed = Outage(ends=float("inf")), ClaimFeed("orders")
     for _ in range(10):
         feed.send(b"")
@@ -90,7 +90,7 @@ async def test_open_circuit_ends_with_the_claim(autojump_clock: MockClock) -> No
 
 
 class Batched(BatchHandler):
-    """Refuses each batch with a bad message, and all batches until `ends`."""
+    """A handler that fails for each batch with a bad message, and for all batches until the time `ends`."""
 
     batch_size = 5
     batch_age = 1
@@ -106,7 +106,7 @@ class Batched(BatchHandler):
             raise ValueError("bad")
 
 
-async def test_batches_with_a_bad_message_do_not_open_it(autojump_clock: MockClock) -> None:
+async def test_batches_with_a_bad_message_do_not_open_the_circuit(autojump_clock: MockClock) -> None:
     feed = feed_of(*[b"bad", b"good", b"good", b"good", b"good"] * 5)
     with trio.fail_after(60):
         await feed.run(Batched())
@@ -114,7 +114,7 @@ async def test_batches_with_a_bad_message_do_not_open_it(autojump_clock: MockClo
     assert feed.committed == 25
 
 
-async def test_outage_that_ends_is_noticed_although_a_message_of_the_batch_is_bad(autojump_clock: MockClock) -> None:
+async def test_end_of_an_outage_is_noticed_despite_a_bad_message(autojump_clock: MockClock) -> None:
     handler, feed = Batched(ends=trio.current_time() + 600), feed_of(*[b"good"] * 9, b"bad")
     with trio.fail_after(800):
         await feed.run(handler)

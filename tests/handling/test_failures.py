@@ -1,4 +1,4 @@
-"""Failed messages: retry topics, dead letters, and places that cannot be written to."""
+"""Failed messages: retry topics, dead letters, and destinations that refuse them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.producer.kit import log
 
 
 class Fails(MessageHandler):
-    """Fails messages whose value is `bad`, in the first `failures` calls."""
+    """A handler that fails for the value `bad`, at most `failures` times."""
 
     dead_letters = DeadLetterTopic()
 
@@ -53,7 +53,7 @@ class Fails(MessageHandler):
 
 
 def partitions(cluster: EmbeddedCluster, topic: str) -> int:
-    """Return the number of partitions of a topic; 0 if it does not exist."""
+    """Return the number of partitions of a topic, or 0 if it does not exist."""
     found = cluster._state.topics.get(topic)
     return 0 if found is None else len(found.partitions)
 
@@ -165,7 +165,7 @@ async def test_retry_topics_of_a_later_subscription_are_read_at_once(autojump_cl
         member.group.close_nowait()
 
 
-async def test_dead_letters_that_cannot_be_kept_hold_the_message_back(autojump_clock: MockClock) -> None:
+async def test_failing_dead_letter_function_is_retried_before_a_commit(autojump_clock: MockClock) -> None:
     async def refuse(failed: FailedMessage) -> None:
         raise OSError("disk full")
 
@@ -222,7 +222,7 @@ async def test_message_goes_through_retry_topics_to_the_dead_letters(autojump_cl
         assert committed(cluster, "billing")["orders-1"] == 2
 
 
-async def test_message_of_a_retry_topic_that_is_handled_ends_there(autojump_clock: MockClock) -> None:
+async def test_message_handled_from_a_retry_topic_is_not_sent_again(autojump_clock: MockClock) -> None:
     handler = Fails(failures=1)
     handler.retry_topics = RetryTopics([60])
     feed = ClaimFeed("orders")
@@ -241,7 +241,7 @@ async def test_message_of_a_retry_topic_that_is_handled_ends_there(autojump_cloc
     assert tier.sent == []
 
 
-async def test_message_that_is_not_due_waits_until_the_claim_stops(autojump_clock: MockClock) -> None:
+async def test_message_not_yet_due_waits_until_the_claim_stops(autojump_clock: MockClock) -> None:
     handler = Fails(failures=1)
     handler.retry_topics = RetryTopics([3600])
     feed = ClaimFeed("orders")
@@ -261,7 +261,7 @@ async def test_message_that_is_not_due_waits_until_the_claim_stops(autojump_cloc
     assert tier.committed == 0
 
 
-async def test_exceptions_that_are_not_retried_later_fail_the_claim(autojump_clock: MockClock) -> None:
+async def test_exception_without_a_retry_topic_fails_the_claim(autojump_clock: MockClock) -> None:
     handler, feed = Fails(), ClaimFeed("orders")
     handler.retry_topics, handler.dead_letters = RetryTopics([60], on=OSError), None
     feed.send(b"bad")
@@ -271,7 +271,7 @@ async def test_exceptions_that_are_not_retried_later_fail_the_claim(autojump_clo
     assert feed.sent == []
 
 
-async def test_topic_for_dead_letters_that_refuses_holds_the_partition_back(autojump_clock: MockClock) -> None:
+async def test_refusing_dead_letter_topic_blocks_the_commit(autojump_clock: MockClock) -> None:
     handler = Fails()
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group, trio.open_nursery() as nursery:
         cluster.fail_next(Api.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 3)
@@ -286,7 +286,7 @@ async def test_topic_for_dead_letters_that_refuses_holds_the_partition_back(auto
         await group.close()
 
 
-async def test_topic_for_dead_letters_without_replicas_is_a_reason_at_once(autojump_clock: MockClock) -> None:
+async def test_dead_letter_topic_without_replicas_is_a_reason_at_once(autojump_clock: MockClock) -> None:
     """The producer itself retries for `Config.delivery_timeout`, two minutes by default."""
     handler, events = Fails(), list[Event]()
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster, observers=[events.append]) as group:
@@ -304,7 +304,7 @@ async def test_topic_for_dead_letters_without_replicas_is_a_reason_at_once(autoj
             await group.close()
 
 
-async def test_missing_topic_is_an_error_at_the_start_if_it_must_not_be_created(autojump_clock: MockClock) -> None:
+async def test_missing_topic_raises_at_the_start_with_create_false(autojump_clock: MockClock) -> None:
     handler = Fails()
     handler.dead_letters = DeadLetterTopic("letters", create=False)
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
@@ -312,7 +312,7 @@ async def test_missing_topic_is_an_error_at_the_start_if_it_must_not_be_created(
             await group.consume(["orders"], handler)
 
 
-async def test_pattern_has_no_retry_topics(autojump_clock: MockClock) -> None:
+async def test_pattern_with_retry_topics_is_refused(autojump_clock: MockClock) -> None:
     handler = Fails()
     handler.retry_topics = RetryTopics([60])
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
@@ -320,7 +320,7 @@ async def test_pattern_has_no_retry_topics(autojump_clock: MockClock) -> None:
             await group.consume(pattern=re.compile("orders"), handler=handler)
 
 
-async def test_group_id_that_is_no_topic_name_is_refused_at_the_start(autojump_clock: MockClock) -> None:
+async def test_group_id_invalid_as_a_topic_name_is_refused(autojump_clock: MockClock) -> None:
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster, "my group") as group:
         with pytest.raises(ConfigError, match="no name of a topic"):
             await group.consume(["orders"], Fails())
@@ -352,7 +352,7 @@ def test_invalid_retry_topics_are_refused(options: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("options", [{"topic": ""}, {"topic": "{x}"}, {"topic": 5}, {"connect_headers": "yes"}])
-def test_invalid_topics_for_dead_letters_are_refused(options: dict[str, object]) -> None:
+def test_invalid_dead_letter_topics_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         DeadLetterTopic(**options)  # type: ignore[arg-type]
 
@@ -366,13 +366,13 @@ class Bound(MessageHandler):
     async def handle(self, message: Message) -> None: ...
 
 
-async def test_function_for_dead_letters_that_became_a_method_is_refused() -> None:
+async def test_dead_letter_function_that_became_a_method_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"needs `dead_letters = staticmethod\(...\)`"):
         await ClaimFeed("orders").run(Bound())
 
 
-async def test_plain_function_keeps_no_dead_letters(autojump_clock: MockClock) -> None:
-    """Otherwise the function is called again and again, since its result cannot be awaited."""
+async def test_plain_dead_letter_function_is_refused(autojump_clock: MockClock) -> None:
+    """Otherwise the function is called forever, since its result cannot be awaited."""
 
     def keep(failed: FailedMessage) -> None: ...
 
@@ -382,7 +382,7 @@ async def test_plain_function_keeps_no_dead_letters(autojump_clock: MockClock) -
         await ClaimFeed().run(handler)
 
 
-async def test_plain_function_for_dead_letters_fails_the_claim_once(autojump_clock: MockClock) -> None:
+async def test_plain_dead_letter_method_fails_the_claim_once(autojump_clock: MockClock) -> None:
     kept: list[FailedMessage] = []
     handler, feed = Fails(), ClaimFeed("orders")
     handler.dead_letters = kept.append  # type: ignore[assignment]
@@ -395,26 +395,26 @@ async def test_plain_function_for_dead_letters_fails_the_claim_once(autojump_clo
     assert len(kept) == 1
 
 
-async def test_retry_topic_of_another_group_is_a_topic_like_any_other(autojump_clock: MockClock) -> None:
-    """Otherwise a message that fails goes to a retry topic that nobody reads."""
-    theirs, ours = Fails(), Fails()
-    theirs.retry_topics = RetryTopics([60])
-    ours.retry_topics = RetryTopics([600])
+async def test_retry_topic_of_another_group_is_an_ordinary_topic(autojump_clock: MockClock) -> None:
+    """Otherwise a failed message goes to a retry topic that no member reads."""
+    billing, audit = Fails(), Fails()
+    billing.retry_topics = RetryTopics([60])
+    audit.retry_topics = RetryTopics([600])
     topic = "orders.billing.retry.1m"
     async with memory_cluster({"orders": 1}) as cluster:
         cluster.produce("orders", 0, b"bad")
         async with member_of(cluster) as group, trio.open_nursery() as nursery:
-            nursery.start_soon(group.consume, ["orders"], theirs)
+            nursery.start_soon(group.consume, ["orders"], billing)
             await eventually(lambda: letters_of(cluster, topic) != [])
             group.close_nowait()
         began = trio.current_time()
         async with member_of(cluster, "audit") as group, trio.open_nursery() as nursery:
-            nursery.start_soon(group.consume, [topic], ours)
+            nursery.start_soon(group.consume, [topic], audit)
             await eventually(lambda: letters_of(cluster, f"{topic}.audit.dead") != [])
             group.close_nowait()
-    (first, message), (second, _) = ours.calls
+    (first, message), (second, _) = audit.calls
     assert (message.topic, message.offset) == (topic, 0)
-    assert first - began < 30, "it is not their message to wait for"
+    assert first - began < 30, "waited for the due time of the other group"
     assert second - first >= 600
 
 
@@ -427,7 +427,7 @@ async def test_retry_topic_of_another_group_is_a_topic_like_any_other(autojump_c
         {"__sarameya.errors.topic": b"no topic", "__sarameya.errors.group": b"other"},
     ],
 )
-async def test_strange_headers_of_a_retry_topic_do_not_count(
+async def test_invalid_headers_in_a_retry_topic_are_ignored(
     autojump_clock: MockClock, changed: dict[str, bytes]
 ) -> None:
     handler = Fails(failures=1)
@@ -446,10 +446,10 @@ async def test_strange_headers_of_a_retry_topic_do_not_count(
     assert (message.topic, message.offset) == (record.topic, 7)
 
 
-async def test_pattern_that_matches_the_topic_for_dead_letters_is_refused_before_it_is_used(
+async def test_pattern_that_matches_the_dead_letter_topic_is_refused(
     autojump_clock: MockClock,
 ) -> None:
-    """Otherwise each letter makes another topic, `orders.billing.dead.billing.dead` and so on."""
+    """Otherwise each letter creates another topic, `orders.billing.dead.billing.dead` and so on."""
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster, metadata_max_age=10) as group:
         cluster.produce("orders", 0, b"bad")
         with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
@@ -469,7 +469,7 @@ async def test_pattern_that_matches_the_topic_for_dead_letters_is_refused_before
         ("{topic}.{group}.retry.1m", ["orders"]),
     ],
 )
-async def test_topic_for_dead_letters_that_is_read_again_is_refused(
+async def test_dead_letter_topic_that_the_handler_reads_is_refused(
     autojump_clock: MockClock, letters: str, topics: list[str]
 ) -> None:
     handler = Fails()
@@ -480,7 +480,7 @@ async def test_topic_for_dead_letters_that_is_read_again_is_refused(
 
 
 @pytest.mark.parametrize("like_connect", [False, True])
-async def test_message_that_just_fits_becomes_a_letter_without_the_stack(
+async def test_message_near_the_size_limit_becomes_a_letter_without_stack(
     autojump_clock: MockClock, like_connect: bool
 ) -> None:
     class Explains(MessageHandler):
@@ -505,7 +505,7 @@ async def test_message_that_just_fits_becomes_a_letter_without_the_stack(
     assert f"{prefix}exception.stacktrace" not in headers
 
 
-async def test_letter_of_another_group_in_a_retry_topic_is_handled_as_first_written(autojump_clock: MockClock) -> None:
+async def test_redriven_letter_of_another_group_is_handled_as_written(autojump_clock: MockClock) -> None:
     """`sarameya letters redrive --to-retry-topic` sends letters of any group, and of connectors."""
     handler, topic = Fails(), "orders.billing.retry.1m"
     handler.retry_topics = RetryTopics([60])

@@ -1,4 +1,4 @@
-"""The headers of dead letters: what writers write is read, and a message comes back as it was."""
+"""The headers of dead letters: each writer's headers can be read, and the original message can be restored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def failure(text: str = "bad value") -> Exception:
 
 
 @given(OWN_HEADERS, st.integers(-1, 2**40), st.integers(1, 100), st.text(max_size=20), st.booleans())
-def test_letter_has_what_the_failed_message_has(
+def test_letter_has_all_facts_of_the_failed_message(
     own: Headers, timestamp: int, attempts: int, text: str, like_connect: bool
 ) -> None:
     failed = FailedMessage(message(own, timestamp), failure(text), attempts, "billing")
@@ -62,7 +62,7 @@ def test_letter_has_what_the_failed_message_has(
 
 
 @given(OWN_HEADERS, st.integers(0, 3))
-def test_redrives_are_counted_although_the_message_fails_again(own: Headers, times: int) -> None:
+def test_redrives_are_counted_across_failures(own: Headers, times: int) -> None:
     sent = message(own)
     for _ in range(times):
         headers = letter(FailedMessage(sent, failure(), 1, "billing").headers()).redriven_headers()
@@ -73,7 +73,7 @@ def test_redrives_are_counted_although_the_message_fails_again(own: Headers, tim
 
 
 @given(OWN_HEADERS, st.booleans(), st.integers(0, 2**40))
-def test_retry_topic_hands_the_message_over_as_it_was_first_written(own: Headers, like_connect: bool, due: int) -> None:
+def test_message_is_restored_from_a_retry_topic(own: Headers, like_connect: bool, due: int) -> None:
     first = message(own)
     found = letter(FailedMessage(first, failure(), 4, "billing").headers(like_connect=like_connect))
     read = message(found.retry_headers(due)).replace(topic="orders.billing.retry.1m", partition=0, offset=8)
@@ -116,8 +116,8 @@ def test_letter_of_kafka_connect_is_read() -> None:
     assert found.own_headers == (("own", b"x"),)
 
 
-def test_letter_that_failed_in_a_reader_of_letters_keeps_its_first_failure() -> None:
-    """Kafka Connect and the Spark sink copy all headers: the message is restored with those of the first failure."""
+def test_letter_of_a_letter_keeps_the_first_failure() -> None:
+    """Kafka Connect and the Spark sink copy all headers, so those of the first failure are restored."""
     first = FailedMessage(message(), failure(), 2, "billing").headers()
     found = letter((*first, *sink_headers(LINK, SINK_LETTER)))
     assert (found.offset, found.error_class, found.error_message) == (120, "", "no number: 'x'")
@@ -145,7 +145,7 @@ def test_malformed_headers_are_unknown(headers: Headers) -> None:
 
 
 class Fails(MessageHandler):
-    """Fails every message."""
+    """A handler that fails for all messages."""
 
     dead_letters = DeadLetterTopic()
 
@@ -153,7 +153,7 @@ class Fails(MessageHandler):
         raise ValueError("bad value")
 
 
-async def test_handler_s_dead_letter_says_how_often_it_was_redriven(autojump_clock: MockClock) -> None:
+async def test_dead_letter_of_a_handler_has_the_number_of_redrives(autojump_clock: MockClock) -> None:
     handler, feed = Fails(), ClaimFeed("orders", group="billing")
     handler.retry_topics = RetryTopics([60])
     feed.send(b"bad", b"key", (("trace", b"7"), (REDRIVEN, b"2")))

@@ -1,4 +1,4 @@
-"""`MessageHandler`: concurrency, order, retries, time limits, threads, and the end of a claim."""
+"""`MessageHandler`: concurrency, order, retries, time limits, threads, and the stop of a claim."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ REQUEST = ContextVar("REQUEST", default="none")
 
 
 class Sleeps(MessageHandler):
-    """Handles each message for as many seconds as its value says."""
+    """A handler that sleeps as many seconds as the value of the message."""
 
     ordering = "none"
 
     def __init__(self) -> None:
-        self.begun: list[int] = []
+        self.started: list[int] = []
         self.finished: list[int] = []
         self.cancelled: list[int] = []
 
     async def handle(self, message: Message) -> None:
-        self.begun.append(message.offset)
+        self.started.append(message.offset)
         try:
             await trio.sleep(float(message.value or b"0"))
         except trio.Cancelled:
@@ -73,7 +73,7 @@ async def test_partition_is_handled_in_order(autojump_clock: MockClock) -> None:
     assert feed.committed == 3
 
 
-async def test_keys_are_handled_in_order_and_side_by_side(autojump_clock: MockClock) -> None:
+async def test_keys_are_handled_concurrently_and_each_in_order(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of((b"a", b"3"), (b"b", b"1"), (b"a", b"1"), (b"b", b"1"), (None, b"0.5"))
     handler.ordering = "key"
     feed.end()
@@ -82,15 +82,15 @@ async def test_keys_are_handled_in_order_and_side_by_side(autojump_clock: MockCl
     assert feed.committed == 5
 
 
-async def test_messages_without_an_order_are_handled_side_by_side(autojump_clock: MockClock) -> None:
+async def test_messages_without_ordering_are_handled_concurrently(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of((b"a", b"3"), (b"a", b"1"), (b"a", b"2"))
     feed.end()
     await feed.run(handler)
     assert handler.finished == [1, 2, 0]
 
 
-async def test_context_variables_are_those_of_one_message(autojump_clock: MockClock) -> None:
-    """Else the request id of one message would be in the log lines of another."""
+async def test_context_variables_are_not_shared_by_messages(autojump_clock: MockClock) -> None:
+    """Otherwise the request id of one message appears in the log lines of another."""
     seen: list[str] = []
 
     class Sets(MessageHandler):
@@ -133,34 +133,34 @@ async def test_context_variables_may_have_any_value(autojump_clock: MockClock) -
     assert feed.committed == 3
 
 
-async def test_concurrency_is_bounded(autojump_clock: MockClock) -> None:
+async def test_concurrency_is_limited(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of(*[(None, b"1")] * 10)
     handler.concurrency = 3
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
         await trio.sleep(0.5)
-        assert len(handler.begun) == 3
+        assert len(handler.started) == 3
         await trio.sleep(1)
-        assert len(handler.begun) == 6
+        assert len(handler.started) == 6
         feed.end()
     assert feed.committed == 10
 
 
-async def test_revoked_partition_begins_no_message_and_ends_those_that_are_handled(autojump_clock: MockClock) -> None:
+async def test_revoked_partition_finishes_running_messages_only(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of(*[(b"a", b"1")] * 3, *[(b"b", b"1")] * 3)
     handler.ordering = "key"
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
         await trio.sleep(0.5)
         feed.end(now=True)
-    assert sorted(handler.begun) == sorted(handler.finished) == [0, 3]
+    assert sorted(handler.started) == sorted(handler.finished) == [0, 3]
     assert feed.committed == 1
     feed.end()
     await feed.run(handler)
-    assert sorted(handler.begun) == [0, 1, 2, 3, 4, 5]
+    assert sorted(handler.started) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_message_that_does_not_end_is_cancelled_after_the_grace(autojump_clock: MockClock) -> None:
+async def test_unfinished_message_is_cancelled_after_the_grace(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of((None, b"1e6"), (None, b"1"))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -170,11 +170,11 @@ async def test_message_that_does_not_end_is_cancelled_after_the_grace(autojump_c
     feed.end()
     with trio.move_on_after(5):
         await feed.run(again := Sleeps())
-    assert again.begun == [0], "the other message is known to be finished"
+    assert again.started == [0], "a finished message was handled again"
 
 
-async def test_waiting_for_a_place_ends_with_the_claim(autojump_clock: MockClock) -> None:
-    """A message that takes long in one partition must not delay the end of another partition's messages."""
+async def test_message_without_a_slot_does_not_delay_a_revocation(autojump_clock: MockClock) -> None:
+    """A slow message of one partition must not delay the stop of another partition."""
     async with memory_cluster({"orders": 2}) as cluster:
         cluster.produce("orders", 0, b"1000")
         handler = Sleeps()
@@ -182,17 +182,17 @@ async def test_waiting_for_a_place_ends_with_the_claim(autojump_clock: MockClock
         group = member_of(cluster)
         async with trio.open_nursery() as nursery, group:
             nursery.start_soon(group.consume, ["orders"], handler)
-            await eventually(lambda: handler.begun == [0])
+            await eventually(lambda: handler.started == [0])
             cluster.produce("orders", 1, b"1")
             await trio.sleep(10)
             async with member_of(cluster) as other:
                 nursery.start_soon(other.consume, ["orders"], second := Sleeps())
-                await eventually(lambda: second.begun == [0])
+                await eventually(lambda: second.started == [0])
                 assert handler.finished == []
                 nursery.cancel_scope.cancel()
 
 
-async def test_object_serves_one_group_at_a_time(autojump_clock: MockClock) -> None:
+async def test_handler_object_serves_one_group_at_a_time(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of((None, b"1"))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -201,9 +201,9 @@ async def test_object_serves_one_group_at_a_time(autojump_clock: MockClock) -> N
         feed.end()
 
 
-async def test_object_that_is_being_started_is_in_use(autojump_clock: MockClock) -> None:
+async def test_handler_object_is_in_use_from_its_start(autojump_clock: MockClock) -> None:
     handler = Sleeps()
-    handler.dead_letters = DeadLetterTopic()  # to open its producer takes a while
+    handler.dead_letters = DeadLetterTopic()  # opening its producer takes a while
     refused: list[str] = []
 
     async def consume(group: ConsumerGroup) -> None:
@@ -223,7 +223,7 @@ async def test_object_that_is_being_started_is_in_use(autojump_clock: MockClock)
     assert refused == ["this Sleeps is in use by another consume(): create an object for each"]
 
 
-async def test_end_leaves_nobody_in_the_queue_for_time_slices(autojump_clock: MockClock) -> None:
+async def test_close_empties_the_queue_for_time_slices(autojump_clock: MockClock) -> None:
     handler = Sleeps()
     handler.concurrency = 100
     async with memory_cluster({"orders": 1}) as cluster, member_of(cluster) as group:
@@ -231,7 +231,7 @@ async def test_end_leaves_nobody_in_the_queue_for_time_slices(autojump_clock: Mo
             cluster.produce("orders", 0, b"1000")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(group.consume, ["orders"], handler)
-            await eventually(lambda: len(handler.begun) > 20)
+            await eventually(lambda: len(handler.started) > 20)
             assert group._runtime is not None
             queue = group._runtime.handler_time._queue
             assert queue
@@ -239,7 +239,7 @@ async def test_end_leaves_nobody_in_the_queue_for_time_slices(autojump_clock: Mo
         assert not queue
 
 
-async def test_message_in_the_queue_for_time_slices_is_not_begun_after_the_end(autojump_clock: MockClock) -> None:
+async def test_queued_message_is_not_started_after_close(autojump_clock: MockClock) -> None:
     class Notes(Sleeps):
         def __init__(self) -> None:
             super().__init__()
@@ -256,13 +256,13 @@ async def test_message_in_the_queue_for_time_slices_is_not_begun_after_the_end(a
             cluster.produce("orders", 0, b"5")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(group.consume, ["orders"], handler)
-            await eventually(lambda: len(handler.begun) > 20)
+            await eventually(lambda: len(handler.started) > 20)
             group.close_nowait()
-    assert len(handler.finished) == len(handler.begun) < 100
-    assert max(handler.times) - min(handler.times) < 5, "none of those that waited for the first ones"
+    assert len(handler.finished) == len(handler.started) < 100
+    assert max(handler.times) - min(handler.times) < 5, "a queued message was started after the first ones"
 
 
-async def test_failure_names_the_message_and_commits_what_is_finished(autojump_clock: MockClock) -> None:
+async def test_failure_names_its_message_and_commits_finished_ones(autojump_clock: MockClock) -> None:
     class Fails(Sleeps):
         async def handle(self, message: Message) -> None:
             await super().handle(message)
@@ -279,11 +279,11 @@ async def test_failure_names_the_message_and_commits_what_is_finished(autojump_c
     assert feed.committed == 1
     feed.end()
     await feed.run(again := Sleeps())
-    assert sorted(again.begun) == [1, 3]
+    assert sorted(again.started) == [1, 3]
 
 
 class Recovers(MessageHandler):
-    """Fails the first `failures` calls."""
+    """A handler that fails in the first `failures` calls."""
 
     def __init__(self, failures: int, error: Callable[[], Exception] = OSError) -> None:
         self.failures = failures
@@ -296,7 +296,7 @@ class Recovers(MessageHandler):
             raise self.error()
 
 
-async def test_failed_message_is_tried_again_in_place(autojump_clock: MockClock) -> None:
+async def test_failed_message_is_retried_in_place(autojump_clock: MockClock) -> None:
     handler, feed = Recovers(failures=2), feed_of((None, b""), (None, b""))
     handler.retry = Retry(attempts=3, backoff=1, backoff_max=10)
     feed.end()
@@ -331,7 +331,7 @@ async def test_last_attempt_fails_the_claim(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, lambda: ExceptionGroup("", [OSError(), ValueError()])])
-async def test_other_exceptions_are_not_tried_again(error: Callable[[], Exception], autojump_clock: MockClock) -> None:
+async def test_other_exceptions_are_not_retried(error: Callable[[], Exception], autojump_clock: MockClock) -> None:
     handler, feed = Recovers(failures=1, error=error), feed_of((None, b""))
     handler.retry = Retry(on=(OSError, KeyError))
     with pytest.raises(ExceptionGroup):
@@ -339,7 +339,7 @@ async def test_other_exceptions_are_not_tried_again(error: Callable[[], Exceptio
     assert len(handler.calls) == 1
 
 
-async def test_group_of_retried_exceptions_is_tried_again(autojump_clock: MockClock) -> None:
+async def test_group_of_retried_exceptions_is_retried(autojump_clock: MockClock) -> None:
     handler, feed = Recovers(failures=1, error=lambda: ExceptionGroup("", [OSError()])), feed_of((None, b""))
     handler.retry = Retry(on=OSError)
     feed.end()
@@ -347,7 +347,7 @@ async def test_group_of_retried_exceptions_is_tried_again(autojump_clock: MockCl
     assert feed.committed == 1
 
 
-async def test_retry_ends_with_the_claim(autojump_clock: MockClock) -> None:
+async def test_waiting_retry_does_not_delay_the_stop_of_the_claim(autojump_clock: MockClock) -> None:
     handler, feed = Recovers(failures=9), feed_of((None, b""))
     handler.retry = Retry(attempts=9, backoff=3600, backoff_max=3600)
     async with trio.open_nursery() as nursery:
@@ -359,7 +359,7 @@ async def test_retry_ends_with_the_claim(autojump_clock: MockClock) -> None:
     assert feed.committed == 0
 
 
-async def test_place_is_free_while_a_message_waits_for_its_retry(autojump_clock: MockClock) -> None:
+async def test_message_that_waits_for_a_retry_frees_its_slot(autojump_clock: MockClock) -> None:
     handler, feed = Recovers(failures=2), feed_of((b"a", b""), (b"b", b""))
     handler.ordering, handler.concurrency, handler.retry = "key", 1, Retry(backoff=100, backoff_max=100)
     feed.end()
@@ -370,7 +370,7 @@ async def test_place_is_free_while_a_message_waits_for_its_retry(autojump_clock:
     )
 
 
-async def test_call_that_takes_too_long_fails(autojump_clock: MockClock) -> None:
+async def test_slow_call_fails(autojump_clock: MockClock) -> None:
     handler, feed = Sleeps(), feed_of((None, b"100"))
     handler.max_handler_time = 5
     with pytest.raises(ExceptionGroup) as raised:
@@ -395,7 +395,7 @@ async def test_plain_function_may_return_a_coroutine(autojump_clock: MockClock) 
 
 
 class Wrapped(MessageHandler):
-    """A plain function that returns a coroutine, as a decorator may."""
+    """A handler whose plain function returns a coroutine, as a decorator may."""
 
     def __init__(self) -> None:
         self.sleeps = Sleeps()
@@ -404,13 +404,13 @@ class Wrapped(MessageHandler):
         return self.sleeps.handle(message)
 
 
-async def test_end_of_a_claim_cancels_a_coroutine_of_a_plain_function() -> None:
+async def test_claim_stop_cancels_a_coroutine_of_a_plain_function() -> None:
     handler, feed = Wrapped(), feed_of((None, b"5"))
     feed.config = attrs.evolve(feed.config, claim_grace=0.01)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             await nursery.start(feed.run, handler)
-            await eventually(lambda: handler.sleeps.begun == [0])
+            await eventually(lambda: handler.sleeps.started == [0])
             feed.end(now=True)
     assert handler.sleeps.cancelled == [0]
     assert feed.committed == 0
@@ -458,7 +458,7 @@ class LacksSelf(MessageHandler):
 
 @pytest.mark.parametrize("kind", [WantsSession, WantsNothing, LacksSelf])
 async def test_handle_with_other_arguments_is_refused(kind: type[MessageHandler], autojump_clock: MockClock) -> None:
-    """Each message would become a dead letter."""
+    """Otherwise each message becomes a dead letter."""
     handler, feed = kind(), feed_of((None, b""))
     handler.dead_letters = DeadLetterTopic()
     feed.end()
@@ -469,7 +469,7 @@ async def test_handle_with_other_arguments_is_refused(kind: type[MessageHandler]
 
 @pytest.mark.parametrize("handle", [vars, lambda *messages: None, lambda message, url="": None])
 async def test_handle_with_another_signature_is_accepted(handle: Any, autojump_clock: MockClock) -> None:
-    """The first one is compiled, and has no signature."""
+    """The builtin `vars` is compiled, and has no signature."""
     handler, feed = Sleeps(), feed_of()
     handler.handle = handle  # type: ignore[method-assign]
     feed.end()
@@ -490,7 +490,7 @@ async def test_generator_of_a_plain_function_fails() -> None:
 
 
 class Blocks(MessageHandler):
-    """A plain function, which blocks."""
+    """A handler with a plain function that blocks."""
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
@@ -515,7 +515,7 @@ async def test_plain_function_runs_in_threads() -> None:
     assert feed.committed == 5
 
 
-async def test_thread_that_takes_too_long_is_left_behind() -> None:
+async def test_slow_thread_is_abandoned() -> None:
     handler, feed = Blocks(), feed_of((None, b""))
     handler.max_handler_time = 0.1
     with pytest.raises(ExceptionGroup) as raised:
@@ -526,7 +526,7 @@ async def test_thread_that_takes_too_long_is_left_behind() -> None:
 
 
 class Hangs(Blocks):
-    """Blocks for messages with the value `hang`."""
+    """A handler that blocks for messages with the value `hang`."""
 
     concurrency = 2
     ordering = "none"
@@ -538,8 +538,8 @@ class Hangs(Blocks):
             super().handle(message)
 
 
-async def test_message_that_gets_no_thread_is_no_dead_letter() -> None:
-    """All threads are left behind: the member has to go, since it cannot handle anything."""
+async def test_message_without_a_free_thread_fails_the_claim() -> None:
+    """All threads are abandoned. The member has to leave, since it cannot handle messages, and makes no dead letter."""
     handler, feed = Hangs(), feed_of((None, b"hang"), (None, b"hang"), (None, b"good"))
     with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
         await feed.run(handler)
@@ -553,7 +553,7 @@ async def test_message_that_gets_no_thread_is_no_dead_letter() -> None:
     assert feed.committed == 3
 
 
-async def test_message_that_gets_no_thread_waits_while_the_circuit_is_open() -> None:
+async def test_message_without_a_thread_waits_for_an_open_circuit() -> None:
     handler, feed = Hangs(), feed_of((None, b"hang"), (None, b"hang"), (None, b"good"))
     handler.circuit_breaker = CircuitBreaker(failures=3, pause=0.1)
     feed.end()
@@ -565,7 +565,7 @@ async def test_message_that_gets_no_thread_waits_while_the_circuit_is_open() -> 
     assert feed.committed == 3
 
 
-async def test_end_of_a_claim_does_not_wait_for_a_thread_of_another_call(autojump_clock: MockClock) -> None:
+async def test_claim_stop_does_not_wait_for_threads_of_other_calls(autojump_clock: MockClock) -> None:
     calls = Calls(print, 1, 60.0, run=trio.to_thread.run_sync)
     async with calls._threads:
         with trio.move_on_after(1) as grace:
@@ -574,7 +574,7 @@ async def test_end_of_a_claim_does_not_wait_for_a_thread_of_another_call(autojum
     assert trio.current_time() < 2
 
 
-async def test_end_of_a_claim_waits_for_its_threads() -> None:
+async def test_claim_stop_waits_for_its_threads() -> None:
     handler, feed = Blocks(), feed_of((None, b""))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -587,7 +587,7 @@ async def test_end_of_a_claim_waits_for_its_threads() -> None:
     assert feed.committed == 1
 
 
-async def test_thread_that_does_not_end_is_named_and_the_member_leaves(autojump_clock: MockClock) -> None:
+async def test_stuck_thread_is_reported_and_the_member_leaves(autojump_clock: MockClock) -> None:
     class Begins(Blocks):
         began = threading.Event()
 
@@ -599,7 +599,7 @@ async def test_thread_that_does_not_end_is_named_and_the_member_leaves(autojump_
         fill(cluster, 1)
         handler = Begins()
         member = await start_member(nursery, cluster, handler, claim_grace=1, close_timeout=10)
-        while not handler.began.wait(0.01):  # blocks the event loop, so that virtual time stands still
+        while not handler.began.wait(0.01):  # blocks the event loop, so virtual time does not advance
             await trio.sleep(0.1)
         member.group.close_nowait()
         await trio.sleep(11)
@@ -682,7 +682,7 @@ async def test_attribute_of_an_object_without_an_effect_is_refused(name: str, va
         await ClaimFeed().run(handler)
 
 
-async def test_attributes_of_the_users_own_are_no_options(autojump_clock: MockClock) -> None:
+async def test_own_attributes_of_a_handler_are_accepted(autojump_clock: MockClock) -> None:
     class Own(Sleeps):
         process_order = dead = "x"
         retries = 5

@@ -1,4 +1,4 @@
-"""Handlers with `processes`: their calls run elsewhere, and can be killed. Real time, as in other processes."""
+"""Handlers with `processes`: their calls run in other processes, which can be killed. Most tests run in real time."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def feed_of(*values: bytes, config: Config | None = None) -> ClaimFeed:
 
 
 def pid_of(path: Path) -> int:
-    """Return the process that has written a file; 0 if none has."""
+    """Return the id of the process that wrote a file, or 0 without a file."""
     return int(path.read_text() or "0") if path.exists() else 0
 
 
-def is_gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -56,14 +56,14 @@ async def test_messages_are_handled_in_processes(tmp_path: Path) -> None:
     feed.end()
     await feed.run(handler)
     assert feed.committed == 6
-    assert handler.count == 0, "the copies count"
+    assert handler.count == 0, "handled in the member itself"
     written = [pid_of(tmp_path / str(offset)) for offset in range(6)]
     assert os.getpid() not in written
     assert 1 <= len({*written}) <= 2
-    assert all(map(is_gone, written))
+    assert all(map(has_ended, written))
 
 
-async def test_failures_of_processes_are_retried(tmp_path: Path) -> None:
+async def test_failures_in_processes_are_retried(tmp_path: Path) -> None:
     handler, feed = Fails(tmp_path), feed_of(b"raise", b"die")
     feed.end()
     await feed.run(handler)
@@ -82,14 +82,14 @@ async def test_coroutine_is_refused_in_a_process(tmp_path: Path) -> None:
     assert feed.committed == 0
 
 
-async def test_process_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+async def test_slow_process_is_killed(tmp_path: Path) -> None:
     handler, feed = Fails(tmp_path), feed_of(b"hang")
     handler.max_handler_time = 5
     feed.end()
     await feed.run(handler)
     assert feed.committed == 1
     assert causes(feed) == {"HandlerTimeoutError"}
-    assert is_gone(pid_of(tmp_path / "tried-0"))
+    assert has_ended(pid_of(tmp_path / "tried-0"))
 
 
 class SlowToStart:
@@ -111,8 +111,8 @@ class SlowToStart:
         self.idle += 1
 
 
-async def test_start_of_a_process_is_not_the_time_of_the_handler(autojump_clock: MockClock) -> None:
-    """Otherwise messages become dead letters that `handle` has never got."""
+async def test_start_of_a_process_does_not_count_as_handler_time(autojump_clock: MockClock) -> None:
+    """Otherwise messages become dead letters before `handle` was called."""
     workers = SlowToStart()
     calls = Calls(print, 3, 1.0, processes=WorkerProcesses(workers), run=trio.to_thread.run_sync)
     message = Message("orders", 0, 0, 0, TimestampType.CREATE_TIME, None, b"")
@@ -128,16 +128,16 @@ async def start_and_call(calls: Calls, message: Message) -> None:
     await calls.call([message])
 
 
-async def test_message_is_not_begun_if_the_claim_stops_while_a_process_starts(
+async def test_message_is_not_handled_if_the_claim_stops_at_process_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler, feed = Writes(tmp_path), feed_of(b"")
     starts = trio.Event()
 
     async def start(processes: WorkerProcesses) -> None:
-        if handler._run is not None:  # otherwise it is the first process, with `consume()`
+        if handler._run is not None:  # not the first process, which `consume()` starts
             starts.set()
-            with trio.CancelScope(shield=True):  # the process is there at last
+            with trio.CancelScope(shield=True):  # the start ends in spite of the cancellation
                 await trio.sleep(0.2)
 
     monkeypatch.setattr(WorkerProcesses, "start", start)
@@ -150,8 +150,8 @@ async def test_message_is_not_begun_if_the_claim_stops_while_a_process_starts(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-async def test_signal_to_all_processes_of_a_service_fails_no_message(tmp_path: Path, number: signal.Signals) -> None:
-    """Service managers signal the whole group. The member ends its processes after their messages."""
+async def test_signal_to_the_process_group_fails_no_message(tmp_path: Path, number: signal.Signals) -> None:
+    """Service managers signal the whole process group. The member stops its processes after their messages."""
     handler, feed = Slow(tmp_path), feed_of(b"")
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -165,7 +165,7 @@ async def test_signal_to_all_processes_of_a_service_fails_no_message(tmp_path: P
     assert (tmp_path / "ended-0").exists()
 
 
-async def test_end_of_a_claim_kills_processes_after_the_grace(tmp_path: Path) -> None:
+async def test_stop_of_a_claim_kills_processes_after_the_grace(tmp_path: Path) -> None:
     handler, feed = Fails(tmp_path), feed_of(b"hang", config=Config(claim_grace=0.1))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -173,7 +173,7 @@ async def test_end_of_a_claim_kills_processes_after_the_grace(tmp_path: Path) ->
             await trio.sleep(0.05)
         feed.end(now=True)
     assert feed.committed == 0
-    assert is_gone(pid_of(tmp_path / "tried-0"))
+    assert has_ended(pid_of(tmp_path / "tried-0"))
 
 
 class Async(MessageHandler):
@@ -210,7 +210,7 @@ async def test_handler_that_cannot_run_in_processes_is_refused(handler: MessageH
     assert reason in str(raised.value)
 
 
-async def test_handler_that_a_process_cannot_load_is_refused_before_the_first_message(tmp_path: Path) -> None:
+async def test_handler_that_a_process_cannot_load_is_refused(tmp_path: Path) -> None:
     """Otherwise each message would fail, and become a dead letter."""
     handler, feed = CannotBeLoaded(tmp_path), feed_of(b"")
     handler.dead_letters = DeadLetterTopic()
@@ -219,7 +219,7 @@ async def test_handler_that_a_process_cannot_load_is_refused_before_the_first_me
     assert feed.sent == []
 
 
-async def test_process_that_ends_with_an_error_is_no_failure(tmp_path: Path) -> None:
+async def test_process_that_exits_with_an_error_is_no_failure(tmp_path: Path) -> None:
     feed = feed_of(b"")
     feed.end()
     await feed.run(EndsWithAnError(tmp_path))
@@ -244,8 +244,8 @@ async def main():
 """
 
 
-async def test_script_without_a_guard_handles_nothing(tmp_path: Path) -> None:
-    """A new process imports the script, and would run all of it."""
+async def test_script_without_a_main_guard_is_refused(tmp_path: Path) -> None:
+    """A new process imports the script, and would run it again without the guard."""
     script = tmp_path / "script.py"
     script.write_text(f"{SCRIPT}\n\ntrio.run(main)\n")
     ended = await trio.run_process(
@@ -259,7 +259,7 @@ async def test_script_without_a_guard_handles_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "tried-0").exists()
 
 
-def test_processes_end_with_a_member_that_is_killed(tmp_path: Path) -> None:
+def test_processes_end_with_a_killed_member(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"{SCRIPT}\n\nif __name__ == '__main__':\n    trio.run(main)\n")
     member = subprocess.Popen(
@@ -270,7 +270,7 @@ def test_processes_end_with_a_member_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.05)
     member.kill()
     try:
-        # The processes have inherited its output, which ends with the last of them.
+        # The processes inherit the member's output. It ends when the last of them ends.
         assert member.communicate(timeout=300) == (b"", None)
     finally:
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Random schedules of members, faults and failures: nothing is lost, keys stay in order, commits are believed."""
+"""Random schedules of members, faults and failures: no message is lost, keys stay in order, commits are respected."""
 
 from __future__ import annotations
 

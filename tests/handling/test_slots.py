@@ -1,4 +1,4 @@
-"""Slots of calls of a handler."""
+"""Slots that limit the concurrent calls of a handler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya.handling.slots import ClaimSlots, Slot, Slots
 
 
 class Claim:
-    """A claim's slots, and the lanes that tasks were started for."""
+    """The slots of a claim, with the lanes for which tasks were started."""
 
     def __init__(self, slots: Slots, limit: int = 100) -> None:
         self.slots = ClaimSlots(slots, limit, self.start)
@@ -34,7 +34,7 @@ def test_lanes_are_started_in_order_while_there_are_slots() -> None:
     claim.tasks[0].release()
     assert claim.started == [1, 2, 3]
     claim.tasks[0].release()
-    assert claim.started == [1, 2, 3], "it has no slot any more"
+    assert claim.started == [1, 2, 3], "released twice"
 
 
 def test_task_continues_with_the_next_lane() -> None:
@@ -47,7 +47,7 @@ def test_task_continues_with_the_next_lane() -> None:
     assert claim.started == [1, 2, 4]
 
 
-def test_claim_without_a_slot_gets_the_next_one() -> None:
+def test_claim_without_a_slot_gets_the_next_free_slot() -> None:
     slots = Slots(3)
     one, other = Claim(slots), Claim(slots)
     one.request(*range(9))
@@ -55,10 +55,10 @@ def test_claim_without_a_slot_gets_the_next_one() -> None:
     assert other.started == []
     assert one.tasks[0].next() is None
     assert other.started == [1]
-    assert one.tasks[1].next() == 3, "the other one wants no more"
+    assert one.tasks[1].next() == 3, "the other claim requests no more slots"
 
 
-def test_claims_come_to_have_the_same_number_of_slots() -> None:
+def test_slots_become_evenly_distributed_among_claims() -> None:
     slots = Slots(9)
     claims = [Claim(slots) for _ in range(3)]
     for claim in claims:
@@ -73,7 +73,7 @@ def test_claims_come_to_have_the_same_number_of_slots() -> None:
     assert max(held) - min(held) <= 1
 
 
-def test_each_of_many_claims_has_its_turn() -> None:
+def test_all_claims_get_a_slot_in_turn() -> None:
     slots = Slots(2)
     claims = [Claim(slots) for _ in range(10)]
     for claim in claims:
@@ -105,7 +105,7 @@ def test_closed_claim_starts_no_task() -> None:
     assert (one.started, other.started) == ([1], [1])
 
 
-async def test_waiting_task_comes_before_lanes() -> None:
+async def test_waiting_task_precedes_lanes() -> None:
     claim = Claim(Slots(1))
     claim.request(1, 2)
     waiting = Slot(claim.slots)
@@ -132,7 +132,7 @@ async def test_slot_given_at_the_moment_of_a_cancellation_is_kept() -> None:
     assert waiting.is_held
 
 
-async def test_slot_given_after_a_cancellation_is_given_back() -> None:
+async def test_slot_given_after_a_cancellation_is_returned() -> None:
     slots = Slots(1)
     one, other = Claim(slots), Claim(slots)
     one.request(1)

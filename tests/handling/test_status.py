@@ -1,4 +1,4 @@
-"""The status of partitions whose messages are handled at the same time: which message holds it up, and why."""
+"""The status of partitions with concurrent messages: the message that blocks the commit, and the reason."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ZERO = TopicPartition("orders", 0)
 
 
 class Waits(MessageHandler):
-    """Waits with messages of one key until it may go on."""
+    """A handler that waits with messages of one key until `resume` is set."""
 
     ordering = "key"
 
     def __init__(self) -> None:
-        self.go_on = trio.Event()
+        self.resume = trio.Event()
         self.handled: list[int] = []
 
     async def handle(self, message: Message) -> None:
         if message.key == b"ann":
-            await self.go_on.wait()
+            await self.resume.wait()
         self.handled.append(message.offset)
 
 
@@ -35,7 +35,7 @@ def row(member: Running) -> PartitionStatus:
     return status
 
 
-async def test_look_up_of_a_schema_is_shown(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_shows_the_lookup_of_a_schema(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_response(function: object) -> None:
         await trio.sleep_forever()
 
@@ -49,7 +49,7 @@ async def test_look_up_of_a_schema_is_shown(autojump_clock: MockClock, monkeypat
         assert row(member).reason == "looking up a schema in the registry; 1 in flight, the first is offset 0"
 
 
-async def test_stuck_message_is_shown_while_others_are_handled(autojump_clock: MockClock) -> None:
+async def test_status_shows_a_stuck_message_while_others_are_handled(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Waits()
         member = await start_member(nursery, cluster, handler)
@@ -60,7 +60,7 @@ async def test_stuck_message_is_shown_while_others_are_handled(autojump_clock: M
         assert (status.in_flight, status.retrying) == (2, 0)
         assert (status.oldest_offset, round(status.oldest_seconds), status.oldest_key) == (1, 5, "ann")
         assert status.reason == '2 in flight, the first is offset 1 with key "ann"'
-        for _ in range(12):  # progress of other keys is none for this one
+        for _ in range(12):  # messages of other keys are no progress of this one
             cluster.produce_many("orders", 0, [(b"bob", b"")])
             await trio.sleep(5)
         (event,) = member.seen(HandlerOverdue)
@@ -70,7 +70,7 @@ async def test_stuck_message_is_shown_while_others_are_handled(autojump_clock: M
         values = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
         assert values["sarameya_partition_in_flight_records"] == 2
         assert values["sarameya_partition_oldest_in_flight_seconds"] == pytest.approx(row(member).oldest_seconds)
-        handler.go_on.set()
+        handler.resume.set()
         await eventually(lambda: bool(member.seen(HandlerReturned)))
         status = row(member)
         assert (status.in_flight, status.oldest_offset, status.oldest_key) == (0, -1, "")
@@ -80,7 +80,7 @@ async def test_stuck_message_is_shown_while_others_are_handled(autojump_clock: M
 
 
 class Fails(MessageHandler):
-    """Fails with each message until it may go on, and keeps the second one longer."""
+    """A handler that fails for each message until its offset is in `recovered`."""
 
     ordering = "none"
     retry = Retry(attempts=100, backoff=50, backoff_max=50)
@@ -116,7 +116,7 @@ async def test_retries_are_counted_and_end_in_any_order(autojump_clock: MockCloc
         await member.close()
 
 
-async def test_status_says_that_reading_waits_for_room_in_the_metadata(autojump_clock: MockClock) -> None:
+async def test_status_shows_that_commit_metadata_is_full(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Waits()
         handler.concurrency = 1000
@@ -127,13 +127,13 @@ async def test_status_says_that_reading_waits_for_room_in_the_metadata(autojump_
         assert 700 < status.in_flight < 1250
         assert "the first is offset 1 with key" in status.reason
         assert "reading waits for it, since the metadata of a commit has no room" in status.reason
-        handler.go_on.set()
+        handler.resume.set()
         await eventually(lambda: row(member).in_flight == 0)
         assert len(handler.handled) == 2500
         await member.close()
 
 
-async def test_status_says_that_reading_waits_for_a_key(autojump_clock: MockClock) -> None:
+async def test_status_shows_that_reading_waits_for_a_key(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Waits()
         handler.concurrency = 1
@@ -144,11 +144,11 @@ async def test_status_says_that_reading_waits_for_a_key(autojump_clock: MockCloc
             '64 in flight, the first is offset 0 with key "ann"; no more messages are read before some of these are '
             "finished"
         )
-        handler.go_on.set()
+        handler.resume.set()
         await eventually(lambda: len(handler.handled) == 100)
 
 
-async def test_activity_ends_with_its_own_task() -> None:
+async def test_activities_can_exit_in_any_order() -> None:
     report = Report()
     first, second = report.doing(Activity.RETRYING, "first"), report.doing(Activity.RETRYING, "second")
     first.__enter__()

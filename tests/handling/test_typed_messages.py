@@ -1,4 +1,4 @@
-"""Typed messages: keys and values that are decoded to a type, and those that cannot be."""
+"""Typed messages: decoding of keys and values to a type, and its errors."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_key_is_decoded_to_its_type(autojump_clock: MockClock) -> None:
     assert (message.key, message.value) == (Order(7), b"raw")
 
 
-async def test_rest_of_a_decoded_message_is_unchanged(autojump_clock: MockClock) -> None:
+async def test_other_fields_of_a_decoded_message_are_unchanged(autojump_clock: MockClock) -> None:
     message = await handled(b"7", b"k", value_type=int, key_type=str)
     assert isinstance(message, Message)
     assert (message.topic_partition, message.offset, message.timestamp) == (("orders", 0), 5, 1234)
@@ -119,13 +119,13 @@ async def test_rest_of_a_decoded_message_is_unchanged(autojump_clock: MockClock)
     assert message.replace(value=8).value == 8
 
 
-async def test_without_types_messages_stay_as_they_are(autojump_clock: MockClock) -> None:
+async def test_messages_without_types_are_unchanged(autojump_clock: MockClock) -> None:
     message = await handled(b"{", None)
     assert type(message) is Message
     assert (message.key, message.value) == (None, b"{")
 
 
-async def test_value_that_refers_to_its_message_is_collected(autojump_clock: MockClock) -> None:
+async def test_decoded_message_is_tracked_by_the_garbage_collector(autojump_clock: MockClock) -> None:
     message = await handled(b"{}", value_type=dict[str, Any])
     assert gc.is_tracked(message)
     assert not gc.is_tracked(await handled(b"{}"))
@@ -175,7 +175,7 @@ async def test_undecodable_key_is_named(autojump_clock: MockClock) -> None:
     ("kind", "value"),
     [(Kind, b'"%s"'), (Item, b'{"price": "%s"}'), (dict[str, Item], b'{"%s": {}}'), (dict[str, int], b'{"%s": ""}')],
 )
-async def test_content_of_a_message_is_not_shown_at_length(autojump_clock: MockClock, kind: Any, value: bytes) -> None:
+async def test_error_shows_little_of_the_content(autojump_clock: MockClock, kind: Any, value: bytes) -> None:
     error = await failure(value % (b"secret " * 1000), value_type=kind)
     assert len(str(error)) < 400
     assert error.__cause__ is None
@@ -202,7 +202,7 @@ async def test_undecodable_message_is_not_retried(autojump_clock: MockClock) -> 
 
 
 class Changes(MessageHandler[Order]):
-    """Fails once, after it has changed the value."""
+    """A handler that changes the value, and then fails once."""
 
     retry = Retry(attempts=2)
 
@@ -216,7 +216,7 @@ class Changes(MessageHandler[Order]):
             raise ValueError
 
 
-async def test_each_attempt_gets_a_value_of_its_own(autojump_clock: MockClock) -> None:
+async def test_each_attempt_gets_its_own_value(autojump_clock: MockClock) -> None:
     feed, handler = ClaimFeed(), Changes()
     feed.send(b'{"id": 7}')
     feed.end()
@@ -271,7 +271,7 @@ class Fixed(MessageHandler[T, str]):
     async def handle(self, message: Message[T, str]) -> None: ...
 
 
-def test_types_in_brackets_are_those_of_the_messages() -> None:
+def test_type_arguments_set_the_types_of_messages() -> None:
     assert (Changes.value_type, Changes.key_type) == (Order, bytes | None)
     assert (Numbers.value_type, Numbers.key_type) == (list[int], bytes | None)
     assert (Fixed.value_type, Fixed.key_type) == (Order, str)
@@ -300,7 +300,7 @@ class HasModel:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "problem"),
     [
         (NoType, "NoType"),
         (HasModel, "make all of it pydantic models"),
@@ -313,8 +313,8 @@ class HasModel:
         (7, "must be a type"),
     ],
 )
-async def test_type_that_cannot_be_decoded_is_refused(autojump_clock: MockClock, kind: Any, told: str) -> None:
+async def test_type_that_cannot_be_decoded_is_refused(autojump_clock: MockClock, kind: Any, problem: str) -> None:
     for option in ("value_type", "key_type"):
-        with pytest.raises(ConfigError, match=told) as raised:
+        with pytest.raises(ConfigError, match=problem) as raised:
             await ClaimFeed().run(Keeps(**{option: kind}))
         assert raised.value.option == option

@@ -1,4 +1,4 @@
-"""A handler that keeps its messages, for tests of their types and formats."""
+"""A handler that stores its messages, for tests of their types and formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarameya.testing import ClaimFeed
 
 
 class Keeps(MessageHandler):
-    """Keeps its messages."""
+    """A handler that stores its messages."""
 
     def __init__(self, **options: Any) -> None:
         self.messages: list[Message[Any, Any]] = []
@@ -23,7 +23,7 @@ class Keeps(MessageHandler):
 
 
 async def handled(value: bytes | None, key: bytes | None = None, **options: Any) -> Message[Any, Any]:
-    """Return the message that a handler with these options gets."""
+    """Return the message that a handler with these options receives."""
     feed, handler = ClaimFeed("orders", at=5), Keeps(**options)
     feed.send(value, key, (("trace", b"7"),), timestamp=1234)
     feed.end()
