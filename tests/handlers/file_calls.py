@@ -13,7 +13,7 @@ import pytest
 
 
 class FileCalls:
-    """Counts calls that read or change names or open files, and listed directory entries."""
+    """A counter of calls that read or change names or open files, and of listed directory entries."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._counts: Counter[str] = Counter()

@@ -222,11 +222,11 @@ async def test_log_truncated_below_the_head_is_reported(table: FakeTable) -> Non
 async def test_table_is_audited_without_a_reachable_cluster(table: FakeTable) -> None:
     from sarameya import Config
 
-    begun = time.monotonic()
+    started = time.monotonic()
     place = Cluster(("127.0.0.1:1",), Config(bootstrap_timeout=0.3, connect_timeout=0.3))
     facts = await facts_of(table, place)
     assert {code for code, _ in against_proof(facts)} == {Code.CLUSTER_SILENT}
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - started < 10
     with pytest.raises(ConfigError):
         await facts_of(table, attrs.evolve(place, bootstrap_servers=("nonsense",)))
 

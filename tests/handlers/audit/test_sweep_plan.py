@@ -275,7 +275,7 @@ def test_zombie_that_wakes_after_a_sweep_loses(
     put, swept = Manifests.put, []
 
     def sleep_and_put(manifests: Manifests, manifest: Manifest) -> bool:
-        """Sleep for two days at the last moment; the sweep runs meanwhile."""
+        """Simulate a sleep of two days right before the put, during which the sweep runs."""
         if manifest.link.attempt == links[1].attempt:
             for path in (table.path / "_sarameya" / "landing").rglob("*"):
                 os.utime(path, (time.time() - 2 * DAY,) * 2)

@@ -23,7 +23,7 @@ Break = Callable[[st.DataObject, World], tuple[World, Found]]
 
 
 def against_proof(facts: Facts, accept: tuple[Code, ...] = ()) -> Found:
-    """Return the code and place of each finding against_proof a proof."""
+    """Return the code and place of each finding that prevents a proof."""
     return {(finding.code, finding.where) for finding in judge(facts, accept) if finding.prevents_proof}
 
 
@@ -92,11 +92,11 @@ def a_row_replaces_another(data: st.DataObject, world: World) -> tuple[World, Fo
         other for other in world.rows if other[:2] == tuple(row[:2]) and link.from_offset <= other[2] < link.to_offset
     ]
     assume(len(others) > 1)
-    gone = data.draw(st.sampled_from([other for other in others if other != tuple(row)]))
+    removed = data.draw(st.sampled_from([other for other in others if other != tuple(row)]))
     found = {(Code.OFFSETS_REPEATED, str(link.key))}
     if link.expected_rows is not None:  # otherwise a transform may have made both rows from one record
         found |= {(Code.ROWS_MISSING, str(link.key))}
-    return plus(without(world, gone), tuple(row)), found
+    return plus(without(world, removed), tuple(row)), found
 
 
 def a_row_of_another_writer(data: st.DataObject, world: World) -> tuple[World, Found]:
@@ -162,11 +162,11 @@ def a_duplicate_offset_before_the_remembered_links(data: st.DataObject, world: W
 def a_link_is_missing(data: st.DataObject, world: World) -> tuple[World, Found]:
     chain = data.draw(st.sampled_from(world.chains))
     assume(len(chain) > 2)
-    gone = data.draw(st.sampled_from(chain[1:-1]))
-    expected = {(Code.LINK_MISSING, str(gone.key))}
-    if gone.rows:
-        expected.add((Code.ROWS_OUTSIDE, str(gone.key.topic_partition)))
-    return relinked(world, gone), expected
+    removed = data.draw(st.sampled_from(chain[1:-1]))
+    expected = {(Code.LINK_MISSING, str(removed.key))}
+    if removed.rows:
+        expected.add((Code.ROWS_OUTSIDE, str(removed.key.topic_partition)))
+    return relinked(world, removed), expected
 
 
 def the_first_link_is_missing(data: st.DataObject, world: World) -> tuple[World, Found]:

@@ -60,7 +60,7 @@ def test_start_offset_follows_the_head_and_the_commit(
 
 
 @pytest.mark.parametrize(
-    ("head", "committed", "error", "says"),
+    ("head", "committed", "error", "message"),
     [
         (None, noted(90, 4, "a4"), RewoundTableError, "the table has no link, but the group has committed link 4"),
         (HEAD, noted(140, 5, "a5"), RewoundTableError, "but the group has committed link 5"),
@@ -84,9 +84,9 @@ def test_start_offset_follows_the_head_and_the_commit(
     ],
 )
 def test_contradicting_commit_or_table_raises(
-    head: Link | None, committed: CommittedOffset | None, error: type[ChainError], says: str
+    head: Link | None, committed: CommittedOffset | None, error: type[ChainError], message: str
 ) -> None:
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         begin(KEY, ORIGIN, head, committed, LOG)
 
 
@@ -157,7 +157,7 @@ def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(committed: Committed
 
 
 @pytest.mark.parametrize(
-    ("head", "committed", "log", "error", "says"),
+    ("head", "committed", "log", "error", "message"),
     [
         (HEAD, noted(140, 5, "a5"), LOG, RewoundTableError, "but the group has committed link 5"),
         (HEAD, noted(140, 4, "b4"), LOG, RewoundTableError, "the group has committed attempt b4"),
@@ -176,9 +176,9 @@ def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(committed: Committed
     ],
 )
 def test_other_contradictions_raise_although_gaps_are_allowed(
-    head: Link | None, committed: CommittedOffset, log: Log, error: type[ChainError], says: str
+    head: Link | None, committed: CommittedOffset, log: Log, error: type[ChainError], message: str
 ) -> None:
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         begin(KEY, ORIGIN, head, committed, log, may_leave_out=True)
 
 
@@ -192,7 +192,7 @@ def test_tail_of_refused_records_may_be_removed_from_the_log() -> None:
 
 
 def test_error_of_a_foreign_chain_names_the_group_first() -> None:
-    """With a wrong group, another sink name is no remedy: everything would land twice."""
+    """Another sink name is no remedy for a wrong group: everything would land twice."""
     with pytest.raises(ForeignChainError) as refused:
         begin(KEY, Origin(group="audit"), HEAD, None, LOG)
     text = str(refused.value)
@@ -200,11 +200,11 @@ def test_error_of_a_foreign_chain_names_the_group_first() -> None:
 
 
 def test_chain_of_another_cluster_is_refused_without_topic_ids() -> None:
-    ours, theirs = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
+    here, there = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
     with pytest.raises(ForeignChainError, match="of cluster there, and this is cluster here"):
-        begin(KEY, ours, attrs.evolve(HEAD, origin=theirs), None, LOG)
-    same = attrs.evolve(theirs, topic_id=ORIGIN.topic_id)
-    assert begin(KEY, attrs.evolve(ours, topic_id=ORIGIN.topic_id), attrs.evolve(HEAD, origin=same), None, LOG)
+        begin(KEY, here, attrs.evolve(HEAD, origin=there), None, LOG)
+    same = attrs.evolve(there, topic_id=ORIGIN.topic_id)
+    assert begin(KEY, attrs.evolve(here, topic_id=ORIGIN.topic_id), attrs.evolve(HEAD, origin=same), None, LOG)
 
 
 @pytest.mark.parametrize(("offset", "is_refused"), [(29, True), (30, False), (60, False)])

@@ -215,7 +215,7 @@ def test_link_appended_during_a_compaction_keeps_its_file(tmp_path: Path, monkey
     assert offsets(tmp_path) == plain_offsets(tmp_path) == [0, 1, 2]
 
 
-def test_unpublished_compaction_is_published_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_does_not_build_on_an_unpublished_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process sleeps between putting and publishing, while another process compacts the same files."""
     append(tmp_path, [0])
     append(tmp_path, [1])

@@ -1,4 +1,4 @@
-"""Dead letters in a topic and in files: complete, durable once written, and clear errors where writing fails."""
+"""Dead letters in a topic and in files: they are complete and durable, or writing them raises a clear error."""
 
 from __future__ import annotations
 

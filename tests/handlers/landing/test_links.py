@@ -97,10 +97,10 @@ def test_metadata_of_other_consumers_is_no_note(metadata: str) -> None:
     ],
 )
 def test_origins_differ_where_a_known_field_differs(origin: Origin, is_other: bool) -> None:
-    ours = attrs.evolve(ORIGIN, cluster_id="here", begin=7)
+    own_origin = attrs.evolve(ORIGIN, cluster_id="here", begin=7)
     if origin is ORIGIN or origin.begin == UNKNOWN_BEGIN:
-        assert ours.is_other(origin) is origin.is_other(ours)
-    assert ours.is_other(origin) is is_other
+        assert own_origin.is_other(origin) is origin.is_other(own_origin)
+    assert own_origin.is_other(origin) is is_other
 
 
 def test_link_of_an_older_version_lacks_cluster_and_begin() -> None:

@@ -35,7 +35,7 @@ def test_empty_flush_does_not_change_the_size(collected: int, stored: int) -> No
     assert sizing.bytes == 1000
 
 
-def test_size_grows_little_after_one_odd_flush() -> None:
+def test_size_is_limited_after_one_odd_flush() -> None:
     sizing = Sizing(1000, target=10**9)
     sizing.add_flush(1000, 1)
     assert sizing.bytes == 16_000
