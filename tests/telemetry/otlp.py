@@ -26,7 +26,7 @@ class Received:
 
 @contextmanager
 def collector_listening() -> Iterator[Received]:
-    """Run a collector while the block runs."""
+    """Run a collector inside the context."""
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):

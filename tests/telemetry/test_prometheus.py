@@ -111,7 +111,7 @@ async def test_metrics_of_a_member_match_the_broker(autojump_clock: MockClock) -
         assert value(found, "sarameya_records_total", **own, topic="orders") == 10
 
 
-async def test_landings_are_histograms(autojump_clock: MockClock) -> None:
+async def test_landing_metrics_are_histograms(autojump_clock: MockClock) -> None:
     async with orders(1) as cluster, deadline() as nursery:
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
@@ -178,13 +178,15 @@ async def test_units_and_bounds_are_formatted_like_the_library(autojump_clock: M
             last = name.rpartition("_")[2]
             assert unit == (last if last in ("seconds", "bytes") else ""), name
         assert (units["sarameya_fetched_bytes"], units["sarameya_request_duration_seconds"]) == ("bytes", "seconds")
-        ours = {
+        own_bounds = {
             s.labels["le"] for family in families for s in family.samples if s.name == "sarameya_landing_rows_bucket"
         }
         own = CollectorRegistry()
         library_histogram = LibraryHistogram("rows", "Theirs.", buckets=ROWS, registry=own)
         library_histogram.observe(1)
-        assert ours == {s.labels["le"] for family in own.collect() for s in family.samples if s.name == "rows_bucket"}
+        assert own_bounds == {
+            s.labels["le"] for family in own.collect() for s in family.samples if s.name == "rows_bucket"
+        }
         await member.close()
 
 
