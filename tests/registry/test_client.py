@@ -95,7 +95,7 @@ def test_fault_58_unknown_ids_cause_a_bounded_number_of_requests(network: Networ
     assert len(network.requested) == 2 * MOST_UNKNOWN + 1
     assert registry.is_unknown(5)
     assert not registry.is_unknown(249_999)
-    for _ in range(3):  # retries of the batch
+    for _ in range(3):  # the batch is retried
         registry.schemas(range(250_000))
     assert len(network.requested) == 2 * MOST_UNKNOWN + 1
 
@@ -110,8 +110,8 @@ def test_fault_58_unknown_ids_are_bounded_in_memory(network: Network) -> None:
     assert registry.is_unknown(29 * 5_000)
 
 
-def test_id_not_requested_among_many_unknown_ids_is_found_later(network: Network) -> None:
-    """A batch with too many unknown ids fails as a whole. A later batch with a single one of these ids must land."""
+def test_id_among_many_unknown_ids_is_found_later(network: Network) -> None:
+    """A batch with so many unknown ids never lands, not even in part. A later batch with only one of them must land."""
     network.answers = Empty()
     network.respond("schemas/ids/7", UNKNOWN, schema())
     registry = network.registry()
