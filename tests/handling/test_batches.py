@@ -99,7 +99,7 @@ class ByKey(Collects):
             self.handled[message.key].append(message.offset)
 
 
-async def test_messages_of_a_key_are_in_one_batch_at_a_time_and_in_order(autojump_clock: MockClock) -> None:
+async def test_messages_of_a_key_are_in_one_batch_at_a_time_in_order(autojump_clock: MockClock) -> None:
     handler, feed = ByKey(), feed_of(300, keys=20)
     feed.end()
     await feed.run(handler)

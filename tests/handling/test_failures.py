@@ -382,7 +382,7 @@ async def test_plain_dead_letter_function_is_refused(autojump_clock: MockClock) 
         await ClaimFeed().run(handler)
 
 
-async def test_plain_dead_letter_method_fails_the_claim_once(autojump_clock: MockClock) -> None:
+async def test_builtin_dead_letter_function_fails_the_claim_once(autojump_clock: MockClock) -> None:
     kept: list[FailedMessage] = []
     handler, feed = Fails(), ClaimFeed("orders")
     handler.dead_letters = kept.append  # type: ignore[assignment]
@@ -480,9 +480,7 @@ async def test_dead_letter_topic_that_the_handler_reads_is_refused(
 
 
 @pytest.mark.parametrize("like_connect", [False, True])
-async def test_message_near_the_size_limit_becomes_a_letter_without_stack(
-    autojump_clock: MockClock, like_connect: bool
-) -> None:
+async def test_letter_near_the_size_limit_has_no_stack(autojump_clock: MockClock, like_connect: bool) -> None:
     class Explains(MessageHandler):
         dead_letters = DeadLetterTopic(connect_headers=like_connect)
 

@@ -539,7 +539,7 @@ class Hangs(Blocks):
 
 
 async def test_message_without_a_free_thread_fails_the_claim() -> None:
-    """All threads are abandoned. The member has to leave, since it cannot handle messages, and makes no dead letter."""
+    """All threads are abandoned, so the member must leave. The message must not become a dead letter."""
     handler, feed = Hangs(), feed_of((None, b"hang"), (None, b"hang"), (None, b"good"))
     with trio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
         await feed.run(handler)

@@ -128,7 +128,7 @@ async def start_and_call(calls: Calls, message: Message) -> None:
     await calls.call([message])
 
 
-async def test_message_is_not_handled_if_the_claim_stops_at_process_start(
+async def test_claim_stop_during_process_start_handles_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler, feed = Writes(tmp_path), feed_of(b"")

@@ -34,7 +34,7 @@ def test_lanes_are_started_in_order_while_there_are_slots() -> None:
     claim.tasks[0].release()
     assert claim.started == [1, 2, 3]
     claim.tasks[0].release()
-    assert claim.started == [1, 2, 3], "released twice"
+    assert claim.started == [1, 2, 3], "a second release of one task freed another slot"
 
 
 def test_task_continues_with_the_next_lane() -> None:
