@@ -53,7 +53,7 @@ GROUP = """
 """
 
 
-def test_group_runs_in_virtual_time_in_memory_and_real_time_over_tcp(project: Project) -> None:
+def test_group_runs_in_virtual_time_or_over_tcp_in_real_time(project: Project) -> None:
     project.passes(with_handler(GROUP).replace("WAIT", "3600").replace("AT_MOST", "3600"))
     project.passes(with_handler(GROUP).replace("WAIT", "0.1").replace("AT_MOST", "60"), "--sarameya=tcp")
 

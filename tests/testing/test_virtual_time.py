@@ -13,7 +13,7 @@ from sarameya.testing import ClaimFeed, threads_in_virtual_time, virtual_time
 
 
 class Thread(MessageHandler):
-    """Blocks for a moment of real time, within a second of virtual time."""
+    """A handler that blocks for a moment of real time, with a limit of one second of virtual time."""
 
     ordering = "none"
     max_handler_time = 1

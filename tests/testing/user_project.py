@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 class Project:
-    """A project in `directory` whose tests run in a process of their own."""
+    """A project in `directory` whose tests run in a separate process."""
 
     def __init__(self, directory: Path) -> None:
         self.tests = directory / "tests"
