@@ -32,7 +32,7 @@ class Outcome(StrEnum):
 
 @attrs.frozen(slots=True, kw_only=True)
 class Mutant:
-    """One bug.
+    """A bug and the tests that must catch it.
 
     Attributes:
         name: Unique name.
