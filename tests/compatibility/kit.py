@@ -1,4 +1,4 @@
-"""The log, the commits and the tables that the recorder of fixtures and the tests share.
+"""The log, the commits and the tables that the tests and the recorder of fixtures share.
 
 The log is computed (`value`), so no fixture stores it. Tables and commits contain the ids of the topic and the cluster:
 `replay` sets these ids in a new cluster.

@@ -1,4 +1,4 @@
-"""A reader of links in a table's files, as an older build reads them: by recorded names, without the project's code."""
+"""A reader of links in a table's files that uses the names of an older build, without the project's code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIELDS = ("key", "number", "from_offset", "to_offset", "attempt", "origin", "ro
 
 @attrs.frozen
 class Found:
-    """A link of a table, and the name that only one attempt can claim for it."""
+    """A link of a table, with the name that only one attempt can take."""
 
     place: str
     """A file's name (Parquet), a `txn`'s appId and version (Delta), or a WAP id (Iceberg)."""

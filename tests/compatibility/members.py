@@ -121,7 +121,7 @@ class _Fields:
         return int.from_bytes(taken, "big", signed=True)
 
     def data(self, size: int) -> bytes:
-        """Return the next bytes, which follow their length of `size` bytes; empty bytes for a null."""
+        """Return the next bytes, which follow their length of `size` bytes. A null gives empty bytes."""
         length = max(0, self.number(size))
         taken, self.rest = self.rest[:length], self.rest[length:]
         return taken

@@ -44,7 +44,7 @@ def paths(value: Any, prefix: str = "") -> dict[str, str]:
 
 
 def missing(recorded: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return the recorded keys that are missing or have another type; null matches any type."""
+    """Return the recorded keys that are missing or have another type. Null matches any type."""
     return [
         key
         for key, kind in recorded.items()
@@ -109,7 +109,7 @@ async def watch(directory: Path) -> Watched:
 
 @attrs.frozen
 class _NoCommit:
-    """A stand-in for the commit of a group that has none."""
+    """A stand-in for the missing commit of a group."""
 
     offset: int = -1
 
@@ -148,7 +148,7 @@ def _logged(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 async def documents(table: Path, cluster: EmbeddedCluster, *, only: str = "") -> dict[str, dict[str, str]]:
-    """Run the commands with `--json`. Return the paths and types of the values that each prints.
+    """Run the commands with `--json`. Return the paths and types of the values that each command prints.
 
     Args:
         table: a Parquet table, recorded by the old build.

@@ -1,7 +1,7 @@
 """Record the fixtures again with the present build: `python -m tests.compatibility.record PART...`.
 
-Parts: tables, apps, members, names. A recorded part replaces its fixtures of the old build. Do this only on purpose:
-the tests are worth something because the fixtures are old.
+Parts: tables, apps, members, names. A recorded part replaces its fixtures of the old build. Do this only deliberately:
+the tests have their value from fixtures of an old build.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _pack(table: Path, archived: Path, known: Path | None = None) -> None:
     Args:
         table: the directory of the table.
         archived: the archive to write.
-        known: the directory of an earlier copy; files that are the same in it are left out.
+        known: the directory of an earlier copy; files that are equal in it are omitted.
     """
     archived.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archived, "w:xz", preset=9) as archive_:
@@ -296,7 +296,7 @@ def _call(*argv: str) -> tuple[int, str, str]:
 
 
 def _require_every_argument() -> None:
-    """Check that the recorded command lines use every argument of every command."""
+    """Check that the recorded command lines use all arguments of all commands."""
 
     def commands(parser: argparse.ArgumentParser, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
         for action in parser._actions:
@@ -353,7 +353,7 @@ STEADY = [
 
 
 def record_names() -> None:
-    """Record names. The tables must be recorded before: the commands run on one of them."""
+    """Record names. Record the tables before, since the commands run on one of them."""
     write("names.json", trio.run(_names))
 
 

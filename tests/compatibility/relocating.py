@@ -1,4 +1,4 @@
-"""The relocation of an Iceberg table to another directory: its metadata names every file by an absolute path.
+"""Relocation of an Iceberg table to another directory. Its metadata names all files by absolute paths.
 
 Delta's metadata and the project's own have paths relative to the table's directory, so they need no change.
 """

@@ -1,4 +1,4 @@
-"""Recorded names that have been renamed since: old name -> new name, by kind.
+"""Recorded names that were renamed since then: old name -> new name, by kind.
 
 A name may be listed here only if the old name still works with a warning; the tests of this folder check both.
 `DEFAULTS` has the new value of each option whose default was changed on purpose; the changelog has it, too.

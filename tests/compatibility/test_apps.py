@@ -1,4 +1,4 @@
-"""App files, environments and command lines of an older build mean what they meant."""
+"""App files, environments and command lines of an older build keep their meaning."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_app_file_gives_the_same_configuration(case: str, call: Call) -> None:
             assert found[name] == [DEFAULTS.get(key, value), "default"]
         else:
             assert found[name] == [value, origin]
-            assert name == key or (key in err and name in err), "an alias warns, and says the new name"
+            assert name == key or (key in err and name in err), "an old name must warn with the new name"
     added = found.keys() - {KEYS.get(key, key) for key in recorded}
-    assert {found[key][1] for key in added} <= {"default"}, "an option that is new changes nothing"
+    assert {found[key][1] for key in added} <= {"default"}, "a new option must have its default"
 
 
 @pytest.mark.parametrize("words", command_lines(), ids=shlex.join)
-def test_command_line_is_still_understood(words: list[str]) -> None:
+def test_recorded_command_line_is_still_accepted(words: list[str]) -> None:
     try:
         args = build_parser(words).parse_args(words)
     except SystemExit as refused:
@@ -48,6 +48,6 @@ def test_command_line_is_still_understood(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(land_lines())))
-def test_land_s_command_line_is_the_same_app(number: int, call: Call) -> None:
+def test_land_command_line_gives_the_same_app(number: int, call: Call) -> None:
     recorded = json.loads((APPS / "effective" / "land.json").read_text(encoding="utf-8"))
     assert printed_app(call, land_lines()[number]) == recorded[number]

@@ -1,8 +1,8 @@
-"""A rolling upgrade, as the group's members see it: one of this build among two that say what the old build said.
+"""A rolling upgrade of a group: one member of this build among two that replay the bytes of the old build.
 
-What this covers: subscriptions, assignments and user data of each assignor, both ways, with this build as the leader
-and as a follower, in the same generations as when all three were old. What it does not: the old build's code does not
-run; and what members say to brokers is Kafka's protocol, which other tests hold.
+The tests cover subscriptions, assignments and user data of each assignor in both directions, with this build as the
+leader and as a follower, in the generations that the old build recorded. The old build's code does not run. Requests to
+brokers are Kafka's protocol, which other tests cover.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ RECORDED = json.loads((FIXTURES / "members.json").read_text(encoding="utf-8"))
 
 @pytest.mark.parametrize("new", NAMES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_member_of_this_build_among_old_ones(strategy: str, new: str, autojump_clock: MockClock) -> None:
-    recorded = [Round.of(told) for told in RECORDED[strategy]]
+async def test_member_of_this_build_works_among_old_members(strategy: str, new: str, autojump_clock: MockClock) -> None:
+    recorded = [Round.of(generation) for generation in RECORDED[strategy]]
 
     outcome = await play(strategy, {new}, recorded)
 
@@ -34,8 +34,8 @@ async def test_member_of_this_build_among_old_ones(strategy: str, new: str, auto
 
 @pytest.mark.parametrize("strategy", [one for one in STRATEGIES if one != "roundrobin"])
 async def test_added_partitions_are_read_from_their_start(strategy: str, autojump_clock: MockClock) -> None:
-    """c came after they were added: only the old leader's user data says that they were."""
-    outcome = await play(strategy, {"c"}, [Round.of(told) for told in RECORDED[strategy]])
+    """Member c joins after the partitions were added. Only the old leader's user data marks them as added."""
+    outcome = await play(strategy, {"c"}, [Round.of(generation) for generation in RECORDED[strategy]])
 
     started = outcome.started("c")
     assert {(tp.topic, tp.partition): (one.offset, one.why) for tp, one in started.items()} == {

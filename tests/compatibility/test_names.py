@@ -1,4 +1,4 @@
-"""Names that an older build's users hold are still there: others may have come."""
+"""Names that users of an older build may use still exist. New names may have been added."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.compatibility.renamed import EVENTS, METRICS
 NAMES: dict[str, Any] = json.loads((FIXTURES / "names.json").read_text(encoding="utf-8"))
 
 
-def test_every_event_has_its_name_and_fields() -> None:
+def test_events_keep_their_names_and_fields() -> None:
     found = event_names()
     for name, fields in NAMES["events"].items():
         assert set(fields) <= set(found[EVENTS.get(name, name)]), name
@@ -23,7 +23,7 @@ def test_every_event_has_its_name_and_fields() -> None:
 
 @pytest.mark.integration
 async def test_service_shows_the_same_names(tmp_path: Path) -> None:
-    """The pages, the metrics and the log of a service at work, as they come from outside."""
+    """Compare the pages, the metrics and the log of a running service with the recorded ones."""
     watched = await watch(tmp_path)
 
     assert missing(NAMES["status"], watched.status) == []
@@ -37,10 +37,10 @@ async def test_service_shows_the_same_names(tmp_path: Path) -> None:
     for name, recorded in NAMES["metrics"].items():
         found = watched.metrics[METRICS.get(name, name)]
         assert found["type"] == recorded["type"], name
-        gone = {
+        missing_values = {
             label: sorted(set(values) - set(found["labels"][label])) for label, values in recorded["labels"].items()
         }
-        assert not any(gone.values()), name
+        assert not any(missing_values.values()), name
 
 
 @pytest.mark.parametrize("command", NAMES["documents"])

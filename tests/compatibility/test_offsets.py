@@ -1,4 +1,4 @@
-"""Landing resumes from each form that a commit may have, or refuses it. No Spark."""
+"""Landing resumes from each form of a commit, or refuses it. Without Spark."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def noted(**fields: object) -> str:
 
 
 RESUMING: dict[str, tuple[CommittedOffset | None, int]] = {
-    "nothing": (None, 12),
+    "no commit": (None, 12),
     "no metadata": (CommittedOffset(12), 12),
-    "no metadata, behind": (CommittedOffset(8), 12),
+    "no metadata, before the head": (CommittedOffset(8), 12),
     "another client's metadata": (CommittedOffset(12, "by hand"), 12),
     "another client's JSON": (CommittedOffset(12, '{"flink": 1}'), 12),
     "an earlier link": (CommittedOffset(8, noted(number=2, attempt="0" * 32)), 12),
-    "behind the link": (CommittedOffset(14, noted()), 14),
-    "a field that is not known": (CommittedOffset(12, noted(more="x")), 12),
+    "after the link's end": (CommittedOffset(14, noted()), 14),
+    "an unknown field": (CommittedOffset(12, noted(more="x")), 12),
 }
-"""A commit, and where landing goes on: the table's chain ends at 12."""
+"""Commits, and the offsets at which landing resumes. The table's chain ends at 12."""
 
 REFUSED: dict[str, tuple[CommittedOffset, str]] = {
     "a later link": (CommittedOffset(16, noted(number=4)), "the group has committed link 4"),
@@ -56,10 +56,10 @@ REFUSED: dict[str, tuple[CommittedOffset, str]] = {
 }
 
 
-def test_commits_are_read_from_kafka_s_records() -> None:
-    """The records are those of `__consumer_offsets`; the note names the sink, the link, and the attempt."""
-    told = json.loads((FIXTURES / "cluster.json").read_text(encoding="utf-8"))["commits"]
-    for rows in told.values():
+def test_commits_are_read_from_records_of_the_offsets_topic() -> None:
+    """The note in a commit's metadata names the sink, the link, and the attempt."""
+    commits = json.loads((FIXTURES / "cluster.json").read_text(encoding="utf-8"))["commits"]
+    for rows in commits.values():
         for row in rows:
             _, committed = read_commit(bytes.fromhex(row["key"]), bytes.fromhex(row["value"]))
             assert committed.metadata == row["says"]
@@ -67,14 +67,14 @@ def test_commits_are_read_from_kafka_s_records() -> None:
 
 
 @pytest.mark.parametrize("form", RESUMING)
-async def test_landing_resumes_exactly(form: str, tmp_path: Path) -> None:
-    committed, begins = RESUMING[form]
+async def test_landing_resumes_at_the_expected_offset(form: str, tmp_path: Path) -> None:
+    committed, expected = RESUMING[form]
     starts = await started(tmp_path, committed)
-    assert starts == {0: begins, 1: 8}
+    assert starts == {0: expected, 1: 8}
 
 
 @pytest.mark.parametrize("form", REFUSED)
-async def test_what_cannot_be_is_refused(form: str, tmp_path: Path) -> None:
+async def test_contradicting_commit_is_refused(form: str, tmp_path: Path) -> None:
     committed, why = REFUSED[form]
     with pytest.RaisesGroup(pytest.RaisesExc(ChainError, match=why), flatten_subgroups=True, allow_unwrapped=True):
         await started(tmp_path, committed)

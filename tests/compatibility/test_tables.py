@@ -1,7 +1,7 @@
-"""Tables that an older build has landed in: what comes next lands in them, from where the group's commit stands.
+"""Tables written by an older build: this build appends the next links, from the group's committed offset.
 
-A rolling upgrade on one table: the old build's member, whose code does not run here, is played back by the files that
-it wrote while a member of this build has the table open.
+Rolling upgrades on one table are tested, too. The old build's code does not run. Instead, the files that its member
+wrote next are copied into the table while a member of this build has the table open.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.integration,
-    # pyspark leaves the sockets that it collects by to the garbage collector.
+    # PySpark's collect leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
 
@@ -79,13 +79,13 @@ def rows_of(store: Store, spark: SparkSession, kind: str, state: str) -> dict[in
 
 
 def all_rows(kind: str, state: str, ends: tuple[int, int]) -> dict[int, list[int]]:
-    """Each once, but for the poison and the gap of the Parquet table that was lived with."""
+    """Return all offsets once, without the poisoned record and the gap of the lived Parquet table."""
     left_out = {POISON[1], 4, 5} if (kind, state) == ("parquet", "lived") else set()
     return {0: [*range(ends[0])], 1: [offset for offset in range(ends[1]) if offset not in left_out]}
 
 
 def check_commits(cluster: EmbeddedCluster, kind: str, state: str, store: Store) -> None:
-    """An older build finds the table's heads in the group's commits."""
+    """Check that the group's commits name the table's heads in the form that an older build reads."""
     heads = {one.partition: one.link for one in links_of(kind, store.path(kind, state))}
     for partition, committed in cluster.committed(group_of(kind, state)).items():
         note = json.loads(committed.metadata)["sarameya"]
@@ -95,7 +95,7 @@ def check_commits(cluster: EmbeddedCluster, kind: str, state: str, store: Store)
 
 @pytest.mark.parametrize("state", [*STATES, OLDER])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_table_takes_the_next_links(kind: str, state: str, store: Store, spark: SparkSession) -> None:
+async def test_recorded_table_accepts_the_next_links(kind: str, state: str, store: Store, spark: SparkSession) -> None:
     store.unpack(kind, state)
     path, group = store.path(kind, state), group_of(kind, state)
     before = links_of(kind, path)
@@ -117,19 +117,19 @@ async def test_table_takes_the_next_links(kind: str, state: str, store: Store, s
 
 
 def check_places(kind: str, state: str, store: Store, before: list[Found], after: list[Found]) -> None:
-    """The old build's member would have put its next links where these are: only one of both can."""
-    theirs = Store(store.directory, f"{store.label}_theirs")
-    theirs.unpack(kind, state)
-    theirs.unpack(kind, state, later=True)
-    places = {(one.partition, one.link["number"]): one.place for one in links_of(kind, theirs.path(kind, state))}
+    """Check that the next links have the names that the old build's member would use, so that only one can win."""
+    by_old_member = Store(store.directory, f"{store.label}_theirs")
+    by_old_member.unpack(kind, state)
+    by_old_member.unpack(kind, state, later=True)
+    places = {(one.partition, one.link["number"]): one.place for one in links_of(kind, by_old_member.path(kind, state))}
     next_links = [one for one in after if one not in before and (one.partition, one.link["number"]) in places]
     assert {one.partition for one in next_links} == set(PARTITIONS)
     assert all(one.place == places[one.partition, one.link["number"]] for one in next_links)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_old_member_lands_first(kind: str, store: Store, spark: SparkSession) -> None:
-    """The old member lands first the records for which a member of this build waits."""
+async def test_links_of_an_old_member_are_accepted_while_running(kind: str, store: Store, spark: SparkSession) -> None:
+    """The old member lands the next records first, while a member of this build waits for them."""
     store.unpack(kind, "plain")
     async with new_cluster(at=RECORDED.at) as cluster, trio.open_nursery() as nursery:
         replay(cluster, RECORDED)
@@ -143,7 +143,7 @@ async def test_old_member_lands_first(kind: str, store: Store, spark: SparkSessi
         events: list[Event] = await nursery.start(run)
         await until(lambda: sum(isinstance(one, ClaimStarted) for one in events) == len(PARTITIONS))
         store.unpack(kind, "plain", later=True)
-        theirs = links_of(kind, store.path(kind, "plain"))
+        by_old_member = links_of(kind, store.path(kind, "plain"))
         grow(cluster, BEYOND)
         await done.wait()
         check_commits(cluster, kind, "plain", store)
@@ -151,7 +151,7 @@ async def test_old_member_lands_first(kind: str, store: Store, spark: SparkSessi
     assert rows_of(store, spark, kind, "plain") == all_rows(kind, "plain", BEYOND)
     assert is_proved(verify_table(spark, store.table(kind, "plain")))
     found = links_of(kind, store.path(kind, "plain"))
-    assert [one for one in found if one in theirs] == theirs
+    assert [one for one in found if one in by_old_member] == by_old_member
     check_chains(found, dict(zip(PARTITIONS, BEYOND, strict=True)))
 
 
@@ -161,7 +161,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await trio.sleep(0.02)
 
 
-async def test_dead_letters_say_the_same(store: Store, spark: SparkSession, tmp_path: Path) -> None:
+async def test_dead_letters_keep_their_headers_and_columns(store: Store, spark: SparkSession, tmp_path: Path) -> None:
     recorded = json.loads((FIXTURES / "dead-letters" / "headers.json").read_text(encoding="utf-8"))
     (file,) = (FIXTURES / "dead-letters").glob("*.parquet")
     async with new_cluster() as cluster:
@@ -172,12 +172,12 @@ async def test_dead_letters_say_the_same(store: Store, spark: SparkSession, tmp_
         to_files = store.sink("parquet", "lived", spark, cluster, dead_letters=FileDeadLetters(tmp_path))
         await land(cluster, "letters", to_files, THIRD)
 
-    # Words for people may change, and each try has an attempt of its own.
-    of_this_try = ("__sarameya.errors.attempt", "__sarameya.errors.exception.message")
+    # Texts for people may change, and each attempt has its own id.
+    variable = ("__sarameya.errors.attempt", "__sarameya.errors.exception.message")
     assert [name for name, _ in found] == [name for name, _ in recorded]
-    assert [row for row in found if row[0] not in of_this_try] == [row for row in recorded if row[0] not in of_this_try]
+    assert [row for row in found if row[0] not in variable] == [row for row in recorded if row[0] not in variable]
 
-    # Named by what is in it: written again, also by another build, it takes its own place.
+    # The file is named by its content: written again, also by another build, it replaces itself.
     (written,) = tmp_path.glob("*.parquet")  # noqa: ASYNC240  nothing else runs
     assert written.name == file.name
     now, before = pq.read_table(written), pq.read_table(file)
@@ -187,6 +187,6 @@ async def test_dead_letters_say_the_same(store: Store, spark: SparkSession, tmp_
 
 
 def letters(cluster: EmbeddedCluster) -> list[Any]:
-    """The headers of the one letter."""
+    """Return the headers of the only dead letter."""
     (letter,) = records_of(cluster, DEAD, 0)
     return [[name, None if value is None else value.decode()] for name, value in letter.headers]
