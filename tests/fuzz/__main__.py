@@ -1,4 +1,4 @@
-"""Feed hostile bytes to all parsers, other ones in each run: `python -m tests.fuzz [TARGET ...] --minutes N`.
+"""Feed hostile bytes to all parsers, different ones in each run: `python -m tests.fuzz [TARGET ...] --minutes N`.
 
 Each failure is printed with its input, which `--replay HEX` feeds again. The exit code is 1 after a failure. Inputs are
 random mutations of valid ones. With `--atheris`, libFuzzer searches for inputs that reach new code, for one target; it
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _feed(name: str, rng: random.Random, seconds: float) -> bool:
-    """Feed mutated inputs to a target for this time. Return whether it has handled all of them."""
+    """Feed mutated inputs to a target for this time. Return True if it has handled all of them."""
     from tests.fuzz.mutations import mutated
     from tests.fuzz.targets import TARGETS
 
@@ -62,7 +62,7 @@ def _feed(name: str, rng: random.Random, seconds: float) -> bool:
 
 
 def _passes(name: str, data: bytes) -> bool:
-    """Feed one input. Return whether the target handles it without an exception and in time, else print it."""
+    """Feed one input. Return True if the target handles it without an exception and in time, else print it."""
     from tests.fuzz.targets import TARGETS
 
     began = time.process_time()

@@ -56,7 +56,7 @@ def request_class(api: Api, version: int) -> Any:
 
 
 def made_up(rng: Random, message: Any, version: int) -> Any:
-    """Return a random message of the class: mostly small numbers, sometimes the largest, null where it is allowed."""
+    """Return a random message of the class: mostly small numbers, sometimes the largest, sometimes null if allowed."""
     return _struct(rng, message._struct, message, version)
 
 

@@ -35,7 +35,7 @@ def _cut_off(rng: Random, data: bytearray) -> None:
     del data[_at(rng, data) :]
 
 
-def _take_out(rng: Random, data: bytearray) -> None:
+def _remove_range(rng: Random, data: bytearray) -> None:
     at = _at(rng, data)
     del data[at : at + rng.randrange(1, 9)]
 
@@ -45,24 +45,24 @@ def _repeat(rng: Random, data: bytearray) -> None:
     data[at:at] = data[at : at + rng.randrange(1, 65)] * rng.randrange(1, 4)
 
 
-def _lie_in_32_bits(rng: Random, data: bytearray) -> None:
+def _overwrite_int32(rng: Random, data: bytearray) -> None:
     at = _at(rng, data)
     data[at : at + 4] = struct.pack(">i", rng.choice(_NUMBERS))
 
 
-def _lie_in_16_bits(rng: Random, data: bytearray) -> None:
+def _overwrite_int16(rng: Random, data: bytearray) -> None:
     at = _at(rng, data)
     data[at : at + 2] = struct.pack(">h", rng.choice((-(2**15), -2, -1, 0, 1, 300, 2**15 - 1)))
 
 
-def _lie_in_a_varint(rng: Random, data: bytearray) -> None:
+def _overwrite_varint(rng: Random, data: bytearray) -> None:
     at = _at(rng, data)
     data[at : at + rng.randrange(2)] = b"\xff" * rng.choice((1, 2, 4, 4, 9, 20)) + rng.choice(
         (b"\x01", b"\x0f", b"\x7f")
     )
 
 
-def _noise(rng: Random, data: bytearray) -> None:
+def _insert_noise(rng: Random, data: bytearray) -> None:
     at = _at(rng, data)
     data[at:at] = rng.randbytes(rng.randrange(1, 20))
 
@@ -73,10 +73,10 @@ _MUTATIONS: tuple[Callable[[Random, bytearray], None], ...] = (
     _overwrite,
     _overwrite,
     _cut_off,
-    _take_out,
+    _remove_range,
     _repeat,
-    _lie_in_32_bits,
-    _lie_in_16_bits,
-    _lie_in_a_varint,
-    _noise,
+    _overwrite_int32,
+    _overwrite_int16,
+    _overwrite_varint,
+    _insert_noise,
 )

@@ -1,4 +1,4 @@
-"""Targets of fuzzing: each accepts any bytes, and raises only for a bug of the project.
+"""Targets of fuzzing. Each accepts any bytes, and raises only because of a bug of the project.
 
 The first byte may select the API or the codec of the other bytes, so that a fuzzer guided by coverage reaches each API.
 `seeds` are valid inputs to start from.
@@ -267,7 +267,7 @@ def _frames(data: bytes) -> Iterator[bytes]:
 
 
 def _serve(frames: Iterable[bytes]) -> None:
-    """Serve requests until a frame is no valid request. Each must get a valid response within a day.
+    """Serve requests until a frame is not a valid request. Each must get a valid response within a day.
 
     Requests that the broker may hold for longer are excepted (`_HELD_LONG`).
     """
@@ -297,7 +297,7 @@ def _serve(frames: Iterable[bytes]) -> None:
 
 
 _HELD_LONG = (Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP)
-"""Requests that a broker may hold for weeks, if their own timeout or that of a member is so long."""
+"""Requests that a broker may hold for weeks, because of their own timeout or a member's."""
 
 
 TARGETS: dict[str, Target] = {

@@ -1,5 +1,4 @@
-"""Every target takes its seeds, mutations of them, and any bytes at all. `python -m tests.fuzz` goes on for as long as
-it is told."""
+"""All targets accept their seeds, mutations of them, and any bytes. `python -m tests.fuzz` does the same for longer."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_seeds_are_taken(name: str) -> None:
+def test_seeds_are_accepted(name: str) -> None:
     for seed in TARGETS[name].seeds():
         TARGETS[name].run(seed)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_mutated_bytes_meet_typed_errors_only(name: str) -> None:
+def test_mutated_bytes_raise_only_typed_errors(name: str) -> None:
     target = TARGETS[name]
 
     @settings(max_examples=600 * SOAK, suppress_health_check=[HealthCheck.too_slow])
@@ -35,7 +34,7 @@ def test_mutated_bytes_meet_typed_errors_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_any_bytes_meet_typed_errors_only(name: str) -> None:
+def test_any_bytes_raise_only_typed_errors(name: str) -> None:
     @settings(max_examples=200 * SOAK)
     @given(st.binary(max_size=300))
     def attack(data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""A member of a group whose brokers' answers are mutated: it goes on, or ends with a typed error; never by surprise.
+"""Members of a group whose brokers' responses are mutated: they continue, or end with a typed error.
 
-What decodes may still be nonsense: partitions that do not exist, brokers at no address, offsets below zero, errors that
-cannot be. Nobody can tell them from truth, so nothing is said here of what is read meanwhile.
+A mutated response may be decodable and still wrong: partitions that do not exist, brokers without an address, negative
+offsets, impossible errors. A client cannot detect that, so these tests do not check the messages that are read.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.fuzz.mutations import mutated
 from tests.group.kit import Recorder, deadline, orders, start_member
 from tests.net.garbling import Garbling
 
-LIVES = 30 * int(os.environ.get("SARAMEYA_SOAK", "1"))
+RUNS = 30 * int(os.environ.get("SARAMEYA_SOAK", "1"))
 SECONDS = 60
 
 
 def one_in(often: int, rng: Random, frame: bytes) -> bytes:
-    """Mutated behind its correlation id, its size made right, once in so many answers."""
+    """Mutate one in `often` responses after the correlation id, and correct the size."""
     if rng.randrange(often):
         return frame
     body = mutated(rng, frame[8:])
@@ -32,13 +32,13 @@ def one_in(often: int, rng: Random, frame: bytes) -> bytes:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """The plain exceptions of a group, each claim's own."""
+    """Return the single exceptions of a group, with the cause in place of a ClaimError."""
     if isinstance(error, BaseExceptionGroup):
         return [cause for inner in error.exceptions for cause in causes(inner)]
     return causes(error.cause) if isinstance(error, ClaimError) else [error]
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", range(RUNS))
 async def test_mutated_responses_raise_only_typed_errors(autojump_clock: MockClock, seed: int) -> None:
     rng = Random(seed)
     often = rng.choice((1, 2, 5, 20))
