@@ -1,4 +1,4 @@
-"""Rules for every test: SIGTERM ends a run in order; an integration test may not be skipped where CI=true."""
+"""Rules for all tests: SIGTERM ends a run with all fixtures; no integration test may be skipped where CI=true."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INTEGRATION = Path(__file__).with_name("integration")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Handle SIGTERM like Ctrl-C, so that fixtures end the programs that they have started."""
+    """Handle SIGTERM like Ctrl-C, so that fixtures stop the programs that they started."""
 
     def stop(_: int, frame: FrameType | None) -> None:
         session.shouldstop = "SIGTERM"  # needed if a test catches the interrupt as its own failure
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Under pytest-xdist, run the files with integration tests first, so that no long file is left for the end.
 
     Among these, tests that measure time ("alone") come last, so that they need not wait for a long test of another
-    process. Tests of one file stay together, since they share the programs that they have started.
+    process. Tests of one file stay together, since they share the programs that they started.
     """
     if hasattr(config, "workerinput"):
         long, alone = (
@@ -63,7 +63,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take the count of one of pytest-xdist's processes: all of them have collected the same tests."""
+    """Store the count of one pytest-xdist process. All of them collect the same tests."""
     node.config.stash[_LEFT_OUT_OF_RUN] = getattr(node, "workeroutput", {}).get(_LEFT_OUT, 0)
 
 
@@ -89,7 +89,7 @@ def _end_warm_spark() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """While a test that measures time runs, let no other process run a test."""
+    """Run a test that measures time while no other process runs a test."""
     if not hasattr(item.config, "workerinput"):
         return (yield)
     with turn(_TURNS, alone=item.get_closest_marker("alone") is not None):

@@ -1,7 +1,7 @@
 """The expected reaction to each of Kafka's error codes, request by request.
 
-The reaction table is compared with this one, written out in full, so that a lost or changed row is seen. Every code
-that is missing here is fatal.
+The reaction table is compared with this table, which is written out in full, so that a lost or changed row is found.
+All codes that are missing here are fatal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Costs of code in a countable unit: the steps of trio's tasks."""
+"""The cost of code, counted in steps of trio's tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Steps(trio.abc.Instrument):
         self.count += 1
 
     async def of(self, times: int, action: Callable[[], Awaitable[Any]]) -> float:
-        """Run an action `times` times, and return the steps of each run on average."""
+        """Run an action `times` times. Return the average number of steps of a run."""
         before = self.count
         for _ in range(times):
             await action()
@@ -33,5 +33,5 @@ def counted() -> Steps:
 
 
 async def an_hour() -> None:
-    """Sleep for an hour, which takes two steps of the task."""
+    """Sleep for an hour of virtual time, which takes two steps of the task."""
     await trio.sleep(3600)

@@ -88,7 +88,7 @@ _headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_siz
 
 
 @given(st.lists(_headers, min_size=1, max_size=20))
-def test_headers_of_any_shape_are_kept_in_order_and_none_are_null(rows):
+def test_headers_keep_their_order_and_none_become_null(rows):
     column = table(*(message(n, headers=headers) for n, headers in enumerate(rows))).column("headers").to_pylist()
     expected = [[{"key": key, "value": value} for key, value in headers] or None for headers in rows]
     assert column == expected
@@ -125,26 +125,26 @@ def row(of: Message) -> dict[str, object]:
 
 
 def rows(of: pa.Table) -> list[dict[str, object]]:
-    """Its rows, with timestamps as microseconds: there are more of them than Python has dates."""
+    """Return the table's rows, with timestamps in microseconds, since Python's dates have a smaller range."""
     at = of.column_names.index("timestamp")
     return of.set_column(at, "timestamp", of.column(at).cast(pa.int64())).to_pylist()
 
 
 @given(_messages)
-def test_any_messages_become_the_rows_that_they_are(messages):
+def test_any_messages_become_equal_rows(messages):
     assert rows(table(*messages)) == [row(m) for m in messages]
 
 
 @pytest.mark.parametrize("count", [1, 1023, 1024, 1025, 5000])
-def test_constant_and_null_columns_have_the_batchs_length(count):
+def test_constant_and_null_columns_have_the_batch_length(count):
     messages = [message(n) for n in range(count)]
     assert rows(table(*messages)) == [row(m) for m in messages]
 
 
-def test_tables_of_two_partitions_each_name_their_own():
+def test_each_table_names_its_own_partition():
     def of(topic, partition):
         return MessageBatch(topic, partition, [replace(message(), topic=topic, partition=partition)], 1).to_arrow()
 
     tables = [of("orders", 0), of("orders", 1), of("refunds", 0), of("orders", 0)]
-    told = [(t.column("topic")[0].as_py(), t.column("partition")[0].as_py()) for t in tables]
-    assert told == [("orders", 0), ("orders", 1), ("refunds", 0), ("orders", 0)]
+    partitions = [(t.column("topic")[0].as_py(), t.column("partition")[0].as_py()) for t in tables]
+    assert partitions == [("orders", 0), ("orders", 1), ("refunds", 0), ("orders", 0)]

@@ -1,4 +1,4 @@
-"""The wall clock may jump: it dates what people date, and rules no timer."""
+"""The wall clock may jump: it provides dates, and no timer depends on it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WALL_CLOCK = {
     "runtime/sarameya/asyncio/producer.py": {"time.time"},
     "runtime/sarameya/producer/producer.py": {"time.time"},
     "runtime/sarameya/service/letters/log_reader.py": {"time.time"},
-    # Where `a day ago` stands in a log.
+    # Offsets by time, such as `a day ago`.
     "runtime/sarameya/group/consumer_group.py": {"time.time"},
     "runtime/sarameya/group/standalone.py": {"time.time"},
     "runtime/sarameya/asyncio/consumer.py": {"time.time"},
     "runtime/sarameya/asyncio/consumer_group.py": {"time.time"},
     "runtime/sarameya/service/groups/command.py": {"time.time"},
     "runtime/sarameya/service/letters/command.py": {"time.time"},
-    # Dates news, points of a plot, metrics.
+    # Dates events, points of a plot, metrics.
     "runtime/sarameya/service/dashboard/group_board.py": {"time.time"},
     "runtime/sarameya/service/web/status_board.py": {"time.time"},
     "runtime/sarameya/service/monitor/recent_events.py": {"time.time"},
@@ -41,9 +41,9 @@ WALL_CLOCK = {
     "handlers/sarameya_handlers/spark/delta/creation.py": {"time.time_ns"},
     "handlers/sarameya_handlers/spark/delta/direct_commits.py": {"time.time_ns"},
     "handlers/sarameya_handlers/landing/dead_letters/files.py": {"time.time"},
-    # Says when credentials expire.
+    # Expiry of credentials.
     "handlers/sarameya_handlers/landing/stores/objects.py": {"datetime.now"},
-    # Files and links have dates of the wall clock's: how old is what was left lying?
+    # Ages of leftover files and links, whose dates are from the wall clock.
     "handlers/sarameya_handlers/spark/sink/sink_table.py": {"time.time"},
     "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},
     "handlers/sarameya_handlers/spark/iceberg/leftovers.py": {"time.time"},
@@ -51,9 +51,9 @@ WALL_CLOCK = {
     "handlers/sarameya_handlers/audit/commands/sweep_command.py": {"time.time"},
     "handlers/sarameya_handlers/audit/commands/verify_command.py": {"time.time"},
 }
-"""Who may ask what time of day it is, and what for."""
+"""Files that may use the wall clock, with the functions and the purpose."""
 
-_ASKING = {
+_CLOCK_FUNCTIONS = {
     *(
         f"time.{name}"
         for name in ("time", "time_ns", "localtime", "gmtime", "ctime", "strftime", "asctime", "clock_gettime")
@@ -63,9 +63,9 @@ _ASKING = {
 }
 
 
-def asked(path: Path) -> set[str]:
-    """The wall clock's functions that are named in a file."""
-    return set(_named(ast.parse(path.read_text(encoding="utf-8")))) & _ASKING
+def clock_functions_in(path: Path) -> set[str]:
+    """Return the functions of the wall clock that a file names."""
+    return set(_named(ast.parse(path.read_text(encoding="utf-8")))) & _CLOCK_FUNCTIONS
 
 
 def _named(tree: ast.AST) -> Iterator[str]:
@@ -74,16 +74,16 @@ def _named(tree: ast.AST) -> Iterator[str]:
             of = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             yield f"{of}.{node.attr}"
         elif isinstance(node, ast.Import):
-            # Under another name it would not be seen where it is used.
+            # Under another name its use would not be found.
             yield from (f"{alias.name}.time" for alias in node.names if alias.asname)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_nobody_asks_for_the_time_of_day_but_who_dates_something() -> None:
+def test_wall_clock_is_used_only_in_the_listed_files() -> None:
     files = [path for room in ("runtime", "handlers") for path in sorted((ROOT / room).rglob("*.py"))]
     assert len(files) > 100
-    found = {str(path.relative_to(ROOT)): names for path in files if (names := asked(path))}
+    found = {str(path.relative_to(ROOT)): names for path in files if (names := clock_functions_in(path))}
     assert found == WALL_CLOCK
 
 
@@ -98,12 +98,12 @@ def test_nobody_asks_for_the_time_of_day_but_who_dates_something() -> None:
         "x = time.time_ns",
     ],
 )
-def test_asking_is_found_however_it_is_written(tmp_path: Path, line: str) -> None:
+def test_each_form_of_a_wall_clock_call_is_found(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.py").write_text(line)
-    assert asked(tmp_path / "a.py")
+    assert clock_functions_in(tmp_path / "a.py")
 
 
-_TROUBLE = (SessionStarted, SessionEnding, ConnectionLost, Retrying, MembershipChanged)
+_DISTURBANCES = (SessionStarted, SessionEnding, ConnectionLost, Retrying, MembershipChanged)
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 10 * 365 * 86_400.0])
@@ -121,17 +121,19 @@ async def test_jumping_wall_clock_ends_no_session(
         handlers = [Recorder(), Recorder()]
         members = [await start_member(nursery, cluster, handler) for handler in handlers]
         await trio.sleep(30)
-        before = [[type(event) for event in member.events if type(event) in _TROUBLE] for member in members]
+        before = [[type(event) for event in member.events if type(event) in _DISTURBANCES] for member in members]
         for second in range(120):
             jumped = jump * (second > 30) * (second < 90)
             for partition in range(2):
                 cluster.produce("orders", partition, b"%d" % second)
             await trio.sleep(1)
             read = sum(len(handler.messages) for handler in handlers)
-            assert read == 2 * (second + 1), "each message within a second"
-        assert before == [[type(event) for event in member.events if type(event) in _TROUBLE] for member in members]
-        assert all(len(member.seen(Committed)) > 100 for member in members), "one a second"
+            assert read == 2 * (second + 1), "a message was not read within a second"
+        assert before == [
+            [type(event) for event in member.events if type(event) in _DISTURBANCES] for member in members
+        ]
+        assert all(len(member.seen(Committed)) > 100 for member in members), "fewer than one commit a second"
         stamps = [message.timestamp for message in handlers[0].messages]
-        assert max(stamps) - min(stamps) > abs(jump) * 1000 - 200_000, "the records are dated by it"
+        assert max(stamps) - min(stamps) > abs(jump) * 1000 - 200_000, "records do not have dates of the wall clock"
         await trio.sleep(2)
         assert committed(cluster) == {"orders-0": 120, "orders-1": 120}

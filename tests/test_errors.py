@@ -36,8 +36,8 @@ JAVA_CODES = Path(__file__).parent / "protocol" / "golden" / "error_codes.txt"
 PARTITION = TopicPartition("orders", 3)
 
 
-def test_error_codes_are_kafka_s():
-    """Written by `protocol/golden/Golden.java`, kafka-clients 4.1.0."""
+def test_error_codes_equal_those_of_kafka():
+    """The file was written by `protocol/golden/Golden.java` with kafka-clients 4.1.0."""
     java = {name: int(code) for code, name in map(str.split, JAVA_CODES.read_text().splitlines())}
     assert {code.name: code.value for code in ErrorCode} == java
 
@@ -55,7 +55,7 @@ CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubcla
 
 
 def drawn_hierarchy() -> dict[str, str | None]:
-    """Class -> its parent, as the module's docstring draws them."""
+    """Return each class's parent, as drawn in the module's docstring."""
     parents: dict[str, str | None] = {}
     path: list[tuple[int, str]] = []
     for line in errors.__doc__.splitlines():
@@ -69,12 +69,12 @@ def drawn_hierarchy() -> dict[str, str | None]:
     return parents
 
 
-def test_hierarchy_is_as_drawn():
+def test_hierarchy_equals_the_drawing():
     actual = {c.__name__: c.__bases__[0].__name__ for c in CLASSES if c is not SarameyaError}
     assert drawn_hierarchy() == actual | {"SarameyaError": None}
 
 
-def test_retriable_are_the_errors_drawn_so():
+def test_retriable_errors_are_marked_in_the_drawing():
     drawn = {line.split("─")[-1].split()[0] for line in errors.__doc__.splitlines() if "(retriable)" in line}
     assert {c.__name__ for c in CLASSES if c.retriable} == drawn | {"ConnectError"}
 
@@ -128,7 +128,7 @@ each_example = pytest.mark.parametrize(("error", "text"), EXAMPLES, ids=[type(e)
 
 
 @each_example
-def test_error_says_what_happened_where(error, text):
+def test_error_text_has_event_and_place(error, text):
     assert str(error) == text
 
 
@@ -140,7 +140,7 @@ def test_error_survives_pickling(error, text):
 
 
 @each_example
-def test_error_raised_again_is_a_fresh_equal_one(error, text):
+def test_error_raised_again_is_a_new_equal_error(error, text):
     cause = OSError("socket")
     try:
         raise error from cause
@@ -183,5 +183,5 @@ def test_code_without_a_class_becomes_the_fallback():
 
 
 @pytest.mark.parametrize("code", ADVICE, ids=lambda code: code.name)
-def test_advice_stands_in_the_error(code):
+def test_error_text_has_the_advice(code):
     assert ADVICE[code] in str(kafka_error(code, "doing"))

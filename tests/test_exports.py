@@ -1,4 +1,4 @@
-"""Public types can be named: everything that a public method takes or returns is exported as well."""
+"""Public types can be imported: all types that public methods accept or return are exported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sarameya.protocol.assignors import ASSIGNORS
 
 
 def parts(hint: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
+    """Yield a type and all types that it consists of."""
     yield hint
     for part in get_args(hint):
         for one in part if isinstance(part, (list, tuple)) else [part]:
@@ -36,7 +36,7 @@ def parts(hint: Any) -> Iterator[Any]:
 
 
 def used(owner: type) -> set[type]:
-    """Our own classes that the public methods and properties of a class, or its fields, take and give."""
+    """Return the project's classes in the signatures of a class's public methods and properties, and in its fields."""
     members = [m for name, m in inspect.getmembers(owner) if not name.startswith("_")]
     functions = [m.fget if isinstance(m, property) else m for m in members]
     hints = [get_type_hints(f) for f in functions if inspect.isfunction(f)]
@@ -72,7 +72,7 @@ def test_types_of_public_methods_are_exported(owner: type, modules: list[ModuleT
     assert own - set.union(*map(names, modules)) == set()
 
 
-def test_assignors_that_can_be_named_in_a_config_can_be_imported() -> None:
+def test_assignors_of_the_config_can_be_imported() -> None:
     assert names(sarameya).issuperset(ASSIGNORS.values())
 
 
@@ -80,13 +80,13 @@ def test_assignors_that_can_be_named_in_a_config_can_be_imported() -> None:
     "module",
     ["sarameya", "sarameya.asyncio", "sarameya.embedded", "sarameya.testing", "sarameya_handlers", "sarameya_main"],
 )
-def test_who_turns_warnings_into_errors_can_import_it(module: str) -> None:
+def test_module_is_imported_without_warnings(module: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("module", [sarameya, sarameya.service, sarameya_handlers, sarameya_handlers.spark])
-def test_lazy_names_agree_with_the_imports_for_type_checkers(module: ModuleType) -> None:
+def test_lazy_names_match_the_imports_for_type_checkers(module: ModuleType) -> None:
     assert module.__file__ is not None
     imports, table = [], None
     for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
@@ -109,8 +109,8 @@ def test_lazy_names_are_listed_and_others_refused(module: ModuleType) -> None:
         getattr(module, "nonsense")  # noqa: B009  the type checker would object to the attribute
 
 
-def test_modules_of_a_lazy_package_are_its_attributes() -> None:
-    """Type checkers believe it after `import sarameya`, since the names are imported from them."""
+def test_modules_of_a_lazy_package_are_attributes() -> None:
+    """Type checkers assume these attributes after `import sarameya`, since names are imported from the modules."""
     code = "import sarameya; assert sarameya.errors.ConfigError is sarameya.ConfigError"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Remedies name packages that can be installed, wherever Sarameya itself came from."""
+"""Install commands name packages that can be installed, however Sarameya itself was installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_command_names_packages_and_never_sarameya_itself(extra: str) -> None:
     assert not any(word.startswith("sarameya") for word in command)
 
 
-def test_extra_that_there_is_none_of_is_named() -> None:
+def test_unknown_extra_is_named() -> None:
     assert install_command("no.such") == "install the extra `no.such` of Sarameya"
 
 

@@ -1,4 +1,4 @@
-"""The house around the code: what is pinned, what is written down, and what may not stand in a committed file."""
+"""Rules of the repository: pinned dependencies, documented facts, and texts that no committed file may contain."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_every_dependency_is_pinned() -> None:
 
 
 @pytest.mark.parametrize("module", ["sarameya_main", "sarameya_pytest"])
-def test_module_that_an_installation_copies_is_the_source_s(module: str) -> None:
-    """An editable installation points to packages, but has copies of the modules beside them."""
+def test_module_copied_by_the_installation_equals_the_source(module: str) -> None:
+    """An editable installation points to the packages, but has copies of single modules."""
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None
     is_same = Path(spec.origin).read_bytes() == (ROOT / "runtime" / f"{module}.py").read_bytes()
-    assert is_same, f"{spec.origin} is not what runtime/{module}.py is by now; run: make .venv/test.stamp"
+    assert is_same, f"{spec.origin} is older than runtime/{module}.py; run: make .venv/test.stamp"
 
 
 def test_no_committed_file_names_a_registry() -> None:
@@ -75,7 +75,7 @@ def test_readme_toml_block_is_an_app_file(block: str, tmp_path: Path) -> None:
     SparkSink.from_options(app.handler.options)
 
 
-def test_readme_tells_the_options_and_their_defaults() -> None:
+def test_readme_lists_options_with_their_defaults() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", README, re.MULTILINE)
     defaults = attrs.asdict(Config(), recurse=False)
 

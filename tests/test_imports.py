@@ -33,10 +33,10 @@ UNUSED = (
 
 RUNTIME = Path(__file__).parents[1] / "runtime"
 
-# kafka-python and aiokafka are in `sys.modules` without their own code (`sarameya/_kafka_python.py`).
+# kafka-python and aiokafka are in `sys.modules` without their own `__init__` (`sarameya/_kafka_python.py`).
 _LAZY = {"kafka", "aiokafka"}
 _CODECS = {"backports", "cramjam", "google_crc32c", "lz4", "xxhash"}
-# idna, outcome, sniffio and sortedcontainers are trio's; typing_extensions is aiokafka's.
+# idna, outcome, sniffio and sortedcontainers belong to trio, typing_extensions to aiokafka.
 _CLIENT = {
     "attr",
     "attrs",
@@ -51,7 +51,7 @@ _CLIENT = {
 START_MAY_IMPORT = {
     "import sarameya": _LAZY,
     "from sarameya import ConsumerGroup": _LAZY | _CLIENT,
-    # attrs and cattrs: the app file's errors; msgspec: Message.
+    # attrs and cattrs for the app file's errors, msgspec for Message.
     "import sys; sys.argv = ['sarameya', '--help']; import sarameya_main; sarameya_main.main()": _LAZY
     | {"attr", "attrs", "cattr", "cattrs", "msgspec", "typing_extensions"},
 }
@@ -65,14 +65,14 @@ def output_of(code: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_clients_and_extras_that_are_not_used_are_not_imported() -> None:
+def test_unused_clients_and_extras_are_not_imported() -> None:
     found = output_of("from sarameya import *; import sys; print(*sys.modules)")
     assert [name for name in UNUSED if name in found] == []
 
 
 @pytest.mark.parametrize("code", START_MAY_IMPORT)
 def test_start_imports_no_other_third_party_package(code: str) -> None:
-    """A start is as slow as its imports; a new one is a decision, and not an accident."""
+    """Imports make the start slow, so a new one must be deliberate."""
     before = {name.partition(".")[0] for name in output_of("import sys; print(*sys.modules)")}
     found = {name.partition(".")[0] for name in output_of(f"{code}; import sys; print('modules:', *sys.modules)")}
     assert "sarameya" in found
@@ -81,7 +81,7 @@ def test_start_imports_no_other_third_party_package(code: str) -> None:
 
 
 def is_third_party(name: str) -> bool:
-    """Neither ours nor the standard library's; nor a word of a help text, or a module that compiled code makes up."""
+    """Return True for a third-party package, not for words of a help text or modules created by compiled code."""
     spec = PathFinder.find_spec(name) if name.isidentifier() and not name.startswith("sarameya") else None
     if spec is None:
         return False
@@ -89,13 +89,13 @@ def is_third_party(name: str) -> bool:
     return any("site-packages" in Path(place).parts for place in places)
 
 
-def test_third_party_packages_are_told_apart() -> None:
+def test_third_party_packages_are_recognised() -> None:
     assert all(map(is_third_party, ("attrs", "backports", "kafka", "trio")))
     assert not any(map(is_third_party, ("sarameya", "asyncio", "sysconfig", "COMMAND", "config", "_cython_3_2_4")))
 
 
 def schema_modules() -> dict[str, list[str]]:
-    """Our modules that import messages of kafka-python, by package."""
+    """Return the project's modules that import messages of kafka-python, by package."""
     found: dict[str, list[str]] = {}
     for path in sorted((RUNTIME / "sarameya").rglob("*.py")):
         if re.search(r"^from kafka\.(protocol|coordinator)\b", path.read_text(encoding="utf-8"), re.MULTILINE):
@@ -106,7 +106,7 @@ def schema_modules() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("package", schema_modules())
 def test_schemas_are_imported_without_their_warning(package: str) -> None:
-    """Whichever package is imported first."""
+    """The order of the imports must not matter."""
     assert output_of(f"import {', '.join(schema_modules()[package])}; print('done')") == ["done"]
 
 
@@ -122,6 +122,6 @@ def test_schemas_are_imported_without_their_warning(package: str) -> None:
         "import aiokafka; import sarameya",
     ],
 )
-def test_both_libraries_work_as_ever_in_the_same_program(code: str) -> None:
-    # kafka-python warns when it is imported first, and so not by us.
+def test_kafka_libraries_still_work_in_the_same_program(code: str) -> None:
+    # kafka-python warns if it is imported first, before sarameya can suppress the warning.
     assert output_of(f"import warnings; warnings.simplefilter('ignore')\n{code}\nprint('done')") == ["done"]

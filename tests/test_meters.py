@@ -1,4 +1,4 @@
-"""Counts of what happens."""
+"""Meters that count events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NONE = dict.fromkeys(REBALANCE_REASONS, 0)
 
 
 @given(st.lists(st.floats(0, 1000)))
-def test_each_value_is_in_the_bucket_of_its_least_bound(values: list[float]) -> None:
+def test_each_value_is_in_the_bucket_of_its_smallest_bound(values: list[float]) -> None:
     histogram = Histogram()
     for value in values:
         histogram.observe(value)
@@ -41,7 +41,7 @@ def test_each_value_is_in_the_bucket_of_its_least_bound(values: list[float]) -> 
     assert histogram.count == len(values)
 
 
-def test_what_is_told_is_counted_by_what_it_is_about() -> None:
+def test_events_are_counted_by_kind_and_topic() -> None:
     meter = Meter(lambda: 0.0)
     for event in (
         Retrying("fetch from broker 1", 1, 0.0, 0.1, "x", "fetch"),
@@ -94,11 +94,11 @@ def test_rebalance_lasts_while_the_member_is_not_stable() -> None:
         meter(MembershipChanged("g", before, after, "", trigger))
         now += 1
     assert meter.meters.rebalances == {**NONE, "first_join": 1, "member_forgotten": 1, "group_changed": 1}
-    # The last one was not over when the member left.
+    # The last rebalance had not ended when the member left.
     assert (meter.meters.rebalance_seconds.count, meter.meters.rebalance_seconds.total) == (2, 2.0 + 3.0)
 
 
-def test_member_that_is_refused_for_good_does_not_rebalance() -> None:
+def test_fenced_member_does_not_count_as_a_rebalance() -> None:
     meter = Meter(lambda: 0.0)
     for before, after, trigger in (
         ("UNJOINED", "PREPARING_REBALANCE", "join_wanted"),
@@ -112,7 +112,7 @@ def test_member_that_is_refused_for_good_does_not_rebalance() -> None:
     assert meter.meters.rebalances == {**NONE, "first_join": 1}
 
 
-def test_every_input_that_ends_stability_has_a_trigger_name() -> None:
+def test_each_input_that_ends_stable_has_a_trigger_name() -> None:
     moves = {by: after for by, after in TRANSITIONS[State.STABLE].items() if after.name not in ("LEAVING", "FENCED")}
     meter = Meter(lambda: 0.0)
     for by, after in moves.items():
@@ -120,7 +120,7 @@ def test_every_input_that_ends_stability_has_a_trigger_name() -> None:
     assert meter.meters.rebalances == {**dict.fromkeys(REBALANCE_REASONS, 1), "first_join": 0}
 
 
-def test_answers_are_told_by_request() -> None:
+def test_responses_are_counted_by_request() -> None:
     meter = Meter(lambda: 0.0)
     meter.answered("FetchRequest", 0.2)
     meter.answered("FetchRequest", 0.4)
@@ -128,10 +128,10 @@ def test_answers_are_told_by_request() -> None:
     assert {name: histogram.count for name, histogram in meter.meters.requests.items()} == {"Fetch": 2, "Heartbeat": 1}
 
 
-def test_every_kind_of_retry_is_counted_and_explained() -> None:
+def test_each_kind_of_retry_is_counted_and_documented() -> None:
     root = Path(sarameya.__file__).parent
     sources = [path for folder in ("group", "consumer", "net") for path in (root / folder).rglob("*.py")]
-    told = {
+    kinds = {
         keyword.value.value
         for path in sources
         for call in ast.walk(ast.parse(path.read_text()))
@@ -139,6 +139,6 @@ def test_every_kind_of_retry_is_counted_and_explained() -> None:
         for keyword in call.keywords
         if keyword.arg == "kind" and isinstance(keyword.value, ast.Constant)
     }
-    assert told | {request.name.lower() for request in Request} == {*RETRIED, "admin"}
+    assert kinds | {request.name.lower() for request in Request} == {*RETRIED, "admin"}
     page = (root.parents[1] / "docs" / "status-page.md").read_text()
     assert [word for word in (*RETRIED, *REBALANCE_REASONS) if f"`{word}`" not in page] == []

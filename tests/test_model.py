@@ -44,7 +44,7 @@ def test_message_has_kafka_s_fields_by_name():
     assert MESSAGE.topic_partition == TopicPartition("orders", 3)
 
 
-def test_message_without_headers_or_epoch_has_the_empty_ones():
+def test_message_without_headers_or_epoch_has_defaults():
     message = Message("t", 0, 0, -1, TimestampType.NO_TIMESTAMP_TYPE, None, b"v")
     assert (message.headers, message.leader_epoch) == ((), NO_LEADER_EPOCH)
 
@@ -56,7 +56,7 @@ def test_message_is_immutable():
         MESSAGE.extra = 1
 
 
-def test_messages_are_equal_by_what_they_hold_and_hash_alike():
+def test_messages_are_compared_and_hashed_by_their_fields():
     assert replace(MESSAGE, offset=8) != MESSAGE
     assert len({MESSAGE, replace(MESSAGE)}) == 1
 
@@ -71,7 +71,7 @@ def test_message_and_batch_survive_pickling():
     assert (list(copy), copy.next_offset) == (list(batch(7, 9, next_offset=12)), 12)
 
 
-def test_batch_tells_its_ends_and_iterates_over_its_messages():
+def test_batch_has_its_offsets_and_iterates_over_messages():
     b = batch(7, 9, next_offset=12)
     assert (b.first_offset, b.last_offset, b.next_offset, len(b)) == (7, 9, 12, 2)
     assert [m.offset for m in b] == [7, 9]
@@ -82,7 +82,7 @@ def test_batch_as_arrow_is_a_table():
     assert isinstance(batch(7, next_offset=8).to_arrow(), pyarrow.Table)
 
 
-def test_topic_partition_has_kafkas_text_and_sorts():
+def test_topic_partition_has_the_text_of_kafka_and_sorts():
     assert str(TopicPartition("orders", 3)) == "orders-3"
     shuffled = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 2)]
     assert sorted(shuffled) == [TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)]
@@ -107,7 +107,7 @@ def test_generation_and_committed_offset_are_immutable_values(value):
 
 
 def columns(*offsets: int) -> MessageColumns:
-    """The messages of `batch`, by field."""
+    """Return columns with the messages of `batch`."""
     count = len(offsets)
     return MessageColumns(
         topic="orders",
@@ -143,7 +143,7 @@ def test_batch_of_columns_equals_one_of_messages():
     assert MessageBatch("orders", 3, held.messages[2:], 9).to_arrow().equals(rows.to_arrow()[2:])
 
 
-def test_message_is_replaced_but_for_what_is_said():
+def test_replace_changes_only_the_given_fields():
     assert MESSAGE.replace(value=b"v", key=None) == replace(MESSAGE, value=b"v", key=None)
     with pytest.raises(TypeError):
         MESSAGE.replace(vaule=b"v")

@@ -25,7 +25,7 @@ LOST = ConnectionLost(node_id=1, address="localhost:9092", cause="reset")
 EVENTS = [c for _, c in inspect.getmembers(observe, inspect.isclass) if issubclass(c, Event)]
 
 
-def test_every_observer_gets_every_event_in_order():
+def test_all_observers_get_all_events_in_order():
     first, second = [], []
     observers = Observers([first.append])
     observers.add(second.append)
@@ -47,7 +47,7 @@ def test_raising_observer_is_removed_and_reported_once(caplog):
     assert "bad" in caplog.text
 
 
-def test_observer_raising_in_its_own_event_affects_nobody(caplog):
+def test_observer_raising_in_its_own_event_affects_no_other(caplog):
     seen = []
 
     def bad(event: Event) -> None:
@@ -61,7 +61,7 @@ def test_observer_raising_in_its_own_event_affects_nobody(caplog):
     assert seen == [CommitFailed("g", "made by an observer"), LOST, LOST]
 
 
-def test_observer_added_while_an_event_is_told_hears_the_next_one():
+def test_observer_added_during_an_event_gets_the_next_one():
     late = []
     observers = Observers([lambda _: observers.add(late.append) if not late else None])
     observers(LOST)
@@ -85,7 +85,7 @@ def test_observers_are_an_observer():
 
 
 @pytest.mark.parametrize("event_class", EVENTS, ids=lambda c: c.__name__)
-def test_every_event_says_what_it_tells(event_class):
+def test_every_event_has_a_docstring(event_class):
     assert event_class.__doc__
 
 
@@ -120,7 +120,7 @@ def test_events_are_logged_with_their_fields_and_level(event, level, caplog):
     assert (record.levelno, record.getMessage()) == (level, str(event))
 
 
-def test_event_reads_as_a_line():
+def test_text_of_an_event_is_one_line():
     generation = Generation(3, "member-1", "range", True)
     assert str(SessionStarted("orders", generation, {"t": (0, 1), "u": (2,)})) == (
         "session started: group=orders generation=3 assignment=t:[0 1],u:[2]"

@@ -27,7 +27,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
         ("by_duration:PT0S", timedelta()),
     ],
 )
-def test_text_is_the_policy_that_it_says(text: str, policy: object) -> None:
+def test_text_is_parsed_to_its_policy(text: str, policy: object) -> None:
     assert parse_policy(text) == policy
 
 
@@ -53,7 +53,7 @@ def test_text_is_the_policy_that_it_says(text: str, policy: object) -> None:
         (None, "must be 'oldest', 'newest'"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_the_reason(value: Any, why: str) -> None:
+def test_invalid_policy_is_refused_with_the_reason(value: Any, why: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_policy(value)
     assert str(caught.value).startswith(why)
@@ -81,21 +81,21 @@ def test_text_of_a_policy_is_parsed_to_the_same(policy: Any) -> None:
         (timedelta(), "by_duration:PT0S"),
     ],
 )
-def test_policy_is_told_in_iso_8601(policy: Any, text: str) -> None:
+def test_policy_is_described_in_iso_8601(policy: Any, text: str) -> None:
     assert describe_policy(policy) == text
 
 
-def test_timestamp_is_the_time_s_own_or_so_long_before_now() -> None:
+def test_timestamp_is_of_the_time_or_of_now_minus_the_duration() -> None:
     now = NOON.timestamp()
     assert timestamp_of(NOON, now + 100) == milliseconds(NOON) == 1_769_860_800_000
     assert timestamp_of(timedelta(hours=1), now) == milliseconds(NOON - timedelta(hours=1))
 
 
-def test_what_would_lie_before_1970_is_1970() -> None:
+def test_timestamp_before_1970_becomes_1970() -> None:
     assert timestamp_of(timedelta.max, NOON.timestamp()) == 0
 
 
 @given(st.text(alphabet="P1DT2HMSW.-+ ", max_size=12))
-def test_any_text_is_a_duration_or_refused(text: str) -> None:
+def test_any_text_is_parsed_as_a_duration_or_refused(text: str) -> None:
     with suppress(ValueError):
         assert parse_duration(text) >= timedelta(0)

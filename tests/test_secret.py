@@ -24,7 +24,7 @@ class Options:
     word: Secret | None = secret("what opens it")
 
 
-# -- what is shown ---------------------------------------------------------------------------------
+# -- texts of a secret ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_invalid_secret_is_refused_without_being_shown(monkeypatch: pytest.Monke
             Options(word=given)  # type: ignore[arg-type]
 
 
-def test_option_that_is_no_text_is_refused_by_its_name() -> None:
+def test_option_that_is_not_valid_text_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match=r"^sasl_username = 'al\\udcffice': must be text"):
         Config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="al\udcffice", sasl_password="x")
 
@@ -82,32 +82,32 @@ def _give(client_secret: str = "") -> str:
     return client_secret
 
 
-def test_secret_is_no_json_and_has_no_attributes() -> None:
+def test_secret_cannot_be_json_and_has_no_attributes() -> None:
     with pytest.raises(TypeError):
         json.dumps(Secret(CANARY))
     with pytest.raises(TypeError):
         vars(Secret(CANARY))
 
 
-def test_secrets_are_equal_as_their_values_are() -> None:
+def test_secrets_with_equal_values_are_equal() -> None:
     assert Secret("größe") == Secret("größe") != Secret("grösse")
     assert Secret(CANARY) != CANARY
     assert {Secret(CANARY), Secret(CANARY), Secret("another")} == {Secret("another"), Secret(CANARY)}
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_secret_is_the_same_after_it_was_copied_or_pickled(again: object) -> None:
+def test_copied_or_pickled_secret_is_equal(again: object) -> None:
     assert callable(again)
     assert again(Secret(CANARY)) == Secret(CANARY)
 
 
 @pytest.mark.parametrize("value", [b"bytes", None, 5, ""])
-def test_secret_is_a_text_that_is_not_empty(value: object) -> None:
+def test_secret_must_be_a_non_empty_string(value: object) -> None:
     with pytest.raises(ValueError, match="must be a non-empty string"):
         Secret(value)  # type: ignore[arg-type]
 
 
-# -- where it comes from ---------------------------------------------------------------------------
+# -- sources of a secret ---------------------------------------------------------------------------
 
 
 def test_text_is_the_secret_itself() -> None:
@@ -115,13 +115,13 @@ def test_text_is_the_secret_itself() -> None:
     assert Secret.of("environment:x") == Secret("environment:x")
 
 
-def test_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WORD", CANARY)
     assert Secret.of("env:SOME_WORD") == Secret(CANARY)
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
-def test_secret_of_a_file_ends_before_its_last_line_break(tmp_path: Path, ending: str) -> None:
+def test_secret_is_read_from_a_file_without_the_last_line_break(tmp_path: Path, ending: str) -> None:
     (tmp_path / "word").write_bytes(f" {CANARY}\nü {ending}".encode())
     assert Secret.of(f"file:{tmp_path}/word") == Secret(f" {CANARY}\nü ")
 
@@ -139,7 +139,7 @@ def test_secret_of_a_file_ends_before_its_last_line_break(tmp_path: Path, ending
         ("file:{tmp}/latin", "the file {tmp}/latin is not UTF-8 text"),
     ],
 )
-def test_secret_that_cannot_be_had_is_told_without_it(
+def test_unreadable_secret_is_reported_without_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
 ) -> None:
     monkeypatch.setenv("EMPTY_WORD", "")
@@ -153,7 +153,7 @@ def test_secret_that_cannot_be_had_is_told_without_it(
     assert caught.value.__cause__ is None
 
 
-def test_option_takes_a_secret_or_what_it_can_be_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_option_accepts_a_secret_or_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WORD", CANARY)
     assert Options().word is None
     assert (
@@ -166,7 +166,7 @@ def test_option_takes_a_secret_or_what_it_can_be_made_of(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("value", ["env:NO_SUCH_WORD", 12345678, [CANARY], ""])
-def test_option_refuses_what_is_no_secret_without_showing_it(value: object) -> None:
+def test_option_refuses_an_invalid_secret_without_showing_it(value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         Options(word=value)
     assert str(caught.value).startswith("word = ***: ")
@@ -174,7 +174,7 @@ def test_option_refuses_what_is_no_secret_without_showing_it(value: object) -> N
     assert CANARY not in repr(caught.value)
 
 
-# -- what looks like one ---------------------------------------------------------------------------
+# -- names and texts that look secret ---------------------------------------------------------------
 
 LOOK_SECRET = [
     "sasl_password",
@@ -243,7 +243,7 @@ def test_value_under_a_name_that_looks_secret_is_masked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOOK_OPEN)
-def test_value_under_any_other_name_is_shown(name: str) -> None:
+def test_value_under_another_name_is_shown(name: str) -> None:
     assert not looks_secret(name)
     assert str(ConfigError(name, "value", "no such option")) == f"{name} = 'value': no such option"
 
@@ -256,7 +256,7 @@ def test_value_under_any_other_name_is_shown(name: str) -> None:
         *("config.bootstrap_servrs", "handler.options.bootstrap.servrs"),
     ],
 )
-def test_nothing_before_the_last_at_of_addresses_is_shown(name: str) -> None:
+def test_text_before_the_last_at_of_an_address_is_masked(name: str) -> None:
     text = "user:s3,cr@et,@host:1,b:2"
     assert masked(name, text) == "***@host:1,b:2"
     assert repr(masked(name, text.split(","))) == "[***, ***, '***@host:1', 'b:2']"
@@ -335,16 +335,16 @@ def test_secrets_within_a_text_are_masked(text: str, shown: str) -> None:
         "b/10:9092, a:1: connection refused; mailto a@b",
     ],
 )
-def test_text_without_a_secret_is_shown_as_it_is(text: str) -> None:
+def test_text_without_a_secret_is_shown_unchanged(text: str) -> None:
     assert masked_text(text) == text
 
 
 @pytest.mark.parametrize("value", [True, False, None])
-def test_switch_is_no_secret_whatever_its_name(value: object) -> None:
+def test_boolean_is_never_a_secret(value: object) -> None:
     assert masked("use_password", value) is value
 
 
-def test_lines_about_a_file_mask_what_looks_secret(tmp_path: Path) -> None:
+def test_errors_of_an_app_file_mask_secrets(tmp_path: Path) -> None:
     path = tmp_path / "app.toml"
     path.write_text(
         'bootstrap_servers = ["a:1"]\ngroup = "g"\ntopics = ["t"]\n'

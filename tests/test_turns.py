@@ -1,4 +1,4 @@
-"""Processes that run tests beside each other, and one that is to be alone."""
+"""The lock between processes that run tests concurrently, and one that has to run alone."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def holder(directory: Path, how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def has_it(process: subprocess.Popen[str]) -> bool:
+def has_lock(process: subprocess.Popen[str]) -> bool:
     assert process.stdout is not None
     return process.stdout.readline() == "has it\n"
 
 
-def test_turns_are_shared(tmp_path: Path) -> None:
+def test_shared_lock_is_held_by_several_processes(tmp_path: Path) -> None:
     with turn(tmp_path, alone=False), holder(tmp_path, "shared") as other:
-        assert has_it(other)
+        assert has_lock(other)
         other.communicate()
 
 
 @pytest.mark.parametrize(("first", "second"), [("alone", "shared"), ("shared", "alone"), ("alone", "alone")])
-def test_who_is_alone_shares_with_nobody(tmp_path: Path, first: str, second: str) -> None:
+def test_exclusive_lock_blocks_other_processes(tmp_path: Path, first: str, second: str) -> None:
     with holder(tmp_path, first) as early:
-        assert has_it(early)
+        assert has_lock(early)
         with holder(tmp_path, second) as late:
             assert late.stdout is not None
-            assert not select.select([late.stdout], [], [], 0.5)[0]  # that nothing happens takes a while to see
+            assert not select.select([late.stdout], [], [], 0.5)[0]  # wait to see that nothing happens
             early.communicate()
-            assert has_it(late)
+            assert has_lock(late)
             late.communicate()
