@@ -78,7 +78,7 @@ def test_cancellation_and_interrupts_pass_through():
         Observers([interrupt])(LOST)
 
 
-def test_observers_are_an_observer():
+def test_observers_can_be_nested():
     seen = []
     Observers([Observers([seen.append])])(LOST)
     assert seen == [LOST]

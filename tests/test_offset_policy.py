@@ -32,7 +32,7 @@ def test_text_is_parsed_to_its_policy(text: str, policy: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "why"),
+    ("value", "reason"),
     [
         ("Oldest", "must be 'oldest', 'newest'"),
         ("latest", "is called 'newest' here"),
@@ -53,10 +53,10 @@ def test_text_is_parsed_to_its_policy(text: str, policy: object) -> None:
         (None, "must be 'oldest', 'newest'"),
     ],
 )
-def test_invalid_policy_is_refused_with_the_reason(value: Any, why: str) -> None:
+def test_invalid_policy_is_refused_with_the_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_policy(value)
-    assert str(caught.value).startswith(why)
+    assert str(caught.value).startswith(reason)
 
 
 policies = st.one_of(

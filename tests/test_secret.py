@@ -53,7 +53,7 @@ def test_secret_is_not_shown(show: object) -> None:
     assert "***" in shown or "reveal" in shown
 
 
-def test_secret_is_revealed_when_asked_for() -> None:
+def test_secret_is_revealed_by_reveal() -> None:
     assert Secret(CANARY).reveal() == CANARY
 
 
@@ -95,10 +95,10 @@ def test_secrets_with_equal_values_are_equal() -> None:
     assert {Secret(CANARY), Secret(CANARY), Secret("another")} == {Secret("another"), Secret(CANARY)}
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_copied_or_pickled_secret_is_equal(again: object) -> None:
-    assert callable(again)
-    assert again(Secret(CANARY)) == Secret(CANARY)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copied_or_pickled_secret_is_equal(copied: object) -> None:
+    assert callable(copied)
+    assert copied(Secret(CANARY)) == Secret(CANARY)
 
 
 @pytest.mark.parametrize("value", [b"bytes", None, 5, ""])

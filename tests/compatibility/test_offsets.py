@@ -75,8 +75,8 @@ async def test_landing_resumes_at_the_expected_offset(form: str, tmp_path: Path)
 
 @pytest.mark.parametrize("form", REFUSED)
 async def test_contradicting_commit_is_refused(form: str, tmp_path: Path) -> None:
-    committed, why = REFUSED[form]
-    with pytest.RaisesGroup(pytest.RaisesExc(ChainError, match=why), flatten_subgroups=True, allow_unwrapped=True):
+    committed, reason = REFUSED[form]
+    with pytest.RaisesGroup(pytest.RaisesExc(ChainError, match=reason), flatten_subgroups=True, allow_unwrapped=True):
         await started(tmp_path, committed)
 
 

@@ -13,7 +13,7 @@ SUITE = Path(__file__).parents[2] / "examples" / "testing"
 
 
 @pytest.mark.parametrize(("reached", "chosen", "count"), [("memory", "", 5), ("tcp", "group", 1)])
-def test_suite_passes(tmp_path: Path, reached: str, chosen: str, count: int) -> None:
+def test_example_suite_passes(tmp_path: Path, reached: str, chosen: str, count: int) -> None:
     project = Project(tmp_path)
     for file in SUITE.glob("*.py"):
         shutil.copy(file, project.tests)

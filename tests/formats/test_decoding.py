@@ -89,7 +89,9 @@ def avro_schema(field: str) -> str:
         (ProtoOrder, "protobuf", b"", ProtoOrder()),
     ],
 )
-async def test_format_is_decoded(autojump_clock: MockClock, kind: Any, form: Any, value: Any, decoded: Any) -> None:
+async def test_value_is_decoded_in_its_format(
+    autojump_clock: MockClock, kind: Any, form: Any, value: Any, decoded: Any
+) -> None:
     assert (await handled(value, value_type=kind, value_format=form)).value == decoded
     assert (await handled(b"", value, key_type=kind, key_format=form)).key == decoded
 
@@ -155,7 +157,7 @@ async def test_undecodable_value_is_an_error(
         (Order, Format("avro", schema='{"type": "record"}'), "value_format", "the Avro schema is not valid"),
     ],
 )
-async def test_format_that_does_not_fit_is_refused(
+async def test_unsuitable_format_is_refused(
     autojump_clock: MockClock, registry: SmallRegistry, kind: Any, form: Any, named: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem) as raised:

@@ -52,12 +52,12 @@ def _feed(name: str, rng: random.Random, seconds: float) -> bool:
 
     seeds = list(TARGETS[name].seeds())
     until = time.monotonic() + seconds
-    fed = failures = 0
+    inputs = failures = 0
     while time.monotonic() < until:
         data = mutated(rng, rng.choice(seeds))
-        fed += 1
+        inputs += 1
         failures += not _passes(name, data)
-    print(f"{name}: {fed} inputs, {failures} failures", flush=True)
+    print(f"{name}: {inputs} inputs, {failures} failures", flush=True)
     return not failures
 
 

@@ -23,7 +23,7 @@ RUNS = 30 * int(os.environ.get("SARAMEYA_SOAK", "1"))
 SECONDS = 60
 
 
-def one_in(often: int, rng: Random, frame: bytes) -> bytes:
+def mutate_one_in(often: int, rng: Random, frame: bytes) -> bytes:
     """Mutate one in `often` responses after the correlation id, and correct the size."""
     if rng.randrange(often):
         return frame
@@ -43,7 +43,7 @@ async def test_mutated_responses_raise_only_typed_errors(autojump_clock: MockClo
     rng = Random(seed)
     often = rng.choice((1, 2, 5, 20))
     async with orders(3, brokers=2) as cluster, deadline(3600) as nursery:
-        transport = Garbling(cluster.transport, lambda rng, frame: one_in(often, rng, frame), seed=seed)
+        transport = Garbling(cluster.transport, lambda rng, frame: mutate_one_in(often, rng, frame), seed=seed)
         transport.on = bool(rng.randrange(3))
         strategy = rng.choice(("range", "sticky", "cooperative-sticky"))
         options = {"rebalance_strategies": (strategy,), "close_timeout": 5.0}

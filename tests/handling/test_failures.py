@@ -112,7 +112,7 @@ async def test_dead_letters_may_have_the_headers_of_kafka_connect(autojump_clock
     }
 
 
-async def test_function_keeps_dead_letters(autojump_clock: MockClock) -> None:
+async def test_function_receives_dead_letters(autojump_clock: MockClock) -> None:
     kept: list[FailedMessage] = []
 
     async def keep(failed: FailedMessage) -> None:

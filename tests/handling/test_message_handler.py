@@ -169,8 +169,8 @@ async def test_unfinished_message_is_cancelled_after_the_grace(autojump_clock: M
     assert handler.cancelled == [0]
     feed.end()
     with trio.move_on_after(5):
-        await feed.run(again := Sleeps())
-    assert again.started == [0], "a finished message was handled again"
+        await feed.run(successor := Sleeps())
+    assert successor.started == [0], "a finished message was handled again"
 
 
 async def test_message_without_a_slot_does_not_delay_a_revocation(autojump_clock: MockClock) -> None:
@@ -278,8 +278,8 @@ async def test_failure_names_its_message_and_commits_finished_ones(autojump_cloc
     assert handler.cancelled == [3]
     assert feed.committed == 1
     feed.end()
-    await feed.run(again := Sleeps())
-    assert sorted(again.started) == [1, 3]
+    await feed.run(successor := Sleeps())
+    assert sorted(successor.started) == [1, 3]
 
 
 class Recovers(MessageHandler):

@@ -48,7 +48,7 @@ def send_one(box: Outbox, now: float = 0.0) -> Batch:
     return batch
 
 
-def of(batch: Batch) -> list[bytes | None]:
+def values_of(batch: Batch) -> list[bytes | None]:
     return [pending.value for pending in batch.records]
 
 
@@ -69,7 +69,7 @@ def test_records_of_a_partition_share_a_batch_in_order():
         add(box, value)
 
     batch = send_one(box)
-    assert of(batch) == [b"a", b"b", b"c"]
+    assert values_of(batch) == [b"a", b"b", b"c"]
     assert [message.value for message in decode(next(split(batch.data, P0, 0)), P0)] == [b"a", b"b", b"c"]
     assert sequence_of(batch) == (0, 0, 3)
 
@@ -93,7 +93,7 @@ def test_record_that_does_not_fit_goes_into_the_next_batch():
     sent = []
     for offset in range(4):
         batch = send_one(box)
-        sent.append(of(batch))
+        sent.append(values_of(batch))
         box.stored(batch, offset)
     assert sent == [[b"a", b"b"], [b"c"], [b"large"], [b"d"]]
 
@@ -200,7 +200,7 @@ def test_partition_without_leader_does_not_delay_the_others():
     event = box.leaderless(P0, "the partition has no leader", 0.0)
     assert event is not None
     assert box.due(lambda _: None, (), 0.5).wake_at == 1.0
-    assert of(send_one(box, 1.0)) == [b"a"]
+    assert values_of(send_one(box, 1.0)) == [b"a"]
 
 
 def test_refused_batch_fails_its_records_and_raises_the_epoch():
@@ -215,14 +215,14 @@ def test_refused_batch_fails_its_records_and_raises_the_epoch():
     assert sequence_of(send_one(box)) == (1, 0, 1)
 
 
-def test_named_records_fail_and_the_others_are_resent():
+def test_records_named_as_invalid_fail_and_others_are_resent():
     box = outbox()
     pending = [add(box, value) for value in (b"a", b"b", b"c")]
     box.refused(send_one(box), refusal(ErrorCode.INVALID_RECORD, "x"), [1])
 
     assert isinstance(pending[1].outcome, KafkaError)
     batch = send_one(box)
-    assert of(batch) == [b"a", b"c"]
+    assert values_of(batch) == [b"a", b"c"]
     assert sequence_of(batch) == (1, 0, 2)
 
 
@@ -263,9 +263,9 @@ def test_unaccepted_sequence_is_reassigned_under_the_next_epoch():
     assert box.renumber(batch, "out of order", 5.0) is not None
 
     assert send(box, 5.5) == []
-    again = send_one(box, 6.0)
-    assert of(again) == [b"b", b"c"]
-    assert sequence_of(again) == (1, 0, 2)
+    resent = send_one(box, 6.0)
+    assert values_of(resent) == [b"b", b"c"]
+    assert sequence_of(resent) == (1, 0, 2)
 
 
 def test_other_partitions_take_the_new_epoch_once_idle():
@@ -319,7 +319,7 @@ def test_too_large_batch_is_split_and_later_ones_stay_small():
     assert box.halve(send_one(box))
 
     batch = send_one(box)
-    assert of(batch) == [b"a", b"b"]
+    assert values_of(batch) == [b"a", b"b"]
     assert sequence_of(batch) == (0, 0, 2)
     box.stored(batch, 0)
     assert sequence_of(send_one(box)) == (0, 2, 2)
@@ -363,7 +363,7 @@ def test_withdrawn_record_that_was_never_sent_is_not_sent():
     box = outbox()
     withdrawn, wanted = add(box, b"a"), add(box, b"b")
     box.withdraw([withdrawn])
-    assert of(send_one(box)) == [b"b"]
+    assert values_of(send_one(box)) == [b"b"]
     assert wanted.outcome is None
 
 

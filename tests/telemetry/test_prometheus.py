@@ -116,10 +116,10 @@ async def test_landing_metrics_are_histograms(autojump_clock: MockClock) -> None
         handler = Recorder()
         member = await start_member(nursery, cluster, handler)
         orders_0 = TopicPartition("orders", 0)
-        tell = member.group._observer
+        notify = member.group._observer
         for rows, size, seconds in ((5, 6000, 0.3), (50_000, 2**22, 7.0)):
-            tell(Landed(partition=orders_0, from_offset=0, to_offset=1, rows=rows, size_bytes=size, seconds=seconds))
-        tell(StoreUsed(table="t", requests={"put": 2}, sent_bytes=900, received_bytes=7))
+            notify(Landed(partition=orders_0, from_offset=0, to_offset=1, rows=rows, size_bytes=size, seconds=seconds))
+        notify(StoreUsed(table="t", requests={"put": 2}, sent_bytes=900, received_bytes=7))
         found = samples(registry_of(member.group))
         assert value(found, "sarameya_store_requests_total", operation="put") == 2
         assert value(found, "sarameya_store_sent_bytes_total") == 900

@@ -162,7 +162,7 @@ async def test_lost_membership_redelivers_marked_messages(autojump_clock: MockCl
     assert (second.offsets, feed.committed) == ([0, 1, 2], 3)
 
 
-async def test_commit_after_a_loss_fails_alone(autojump_clock: MockClock) -> None:
+async def test_commit_after_a_loss_raises_a_commit_error(autojump_clock: MockClock) -> None:
     errors: list[CommitError] = []
 
     async def commit(session: Session, message: Message) -> None:
@@ -481,8 +481,8 @@ async def test_same_seed_makes_equal_delays(autojump_clock: MockClock) -> None:
         await feed.run(Recorder())
         return trio.current_time() - began
 
-    first, again, other = [await seconds(seed) for seed in (0, 0, 1)]
-    assert first == pytest.approx(again)
+    first, repeated, other = [await seconds(seed) for seed in (0, 0, 1)]
+    assert first == pytest.approx(repeated)
     assert first != pytest.approx(other)
 
 

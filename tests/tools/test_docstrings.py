@@ -43,5 +43,5 @@ def test_forbidden_first_word_is_found_everywhere() -> None:
     ]
 
 
-def test_repository_passes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repository_passes_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == 0, capsys.readouterr().out

@@ -51,8 +51,8 @@ class FakeTable(Table):
     rows: list[tuple[Any, Any, Any]] = attrs.field(factory=list)
     columns: Sequence[str] = ("topic", "partition", "offset")
     versions: dict[str, dict[ChainKey, Link]] = attrs.field(factory=dict)
-    waste: list[Leftover] = attrs.field(factory=list)
-    """The leftovers."""
+    listed_leftovers: list[Leftover] = attrs.field(factory=list)
+    """The leftovers that `leftovers` returns."""
     unprovable: dict[ChainKey, str] = attrs.field(factory=dict)
     """Chains whose head cannot be read, with the text of the BrokenChainError."""
     before_call: Callable[[str], None] = lambda method: None
@@ -127,10 +127,10 @@ class FakeTable(Table):
 
     def leftovers(self, spark: Any) -> Sequence[Leftover]:
         self.before_call("leftovers")
-        return list(self.waste)
+        return list(self.listed_leftovers)
 
     def remove(self, spark: Any, leftover: Leftover) -> None:
         self.before_call(f"remove {leftover.name}")
         if self.remove_error is not None:
             raise self.remove_error
-        self.waste.remove(leftover)
+        self.listed_leftovers.remove(leftover)

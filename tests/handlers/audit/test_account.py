@@ -48,7 +48,7 @@ KEY = ChainKey("warehouse", "orders", 0)
         ),
     ],
 )
-def test_account_of_a_link(changes: dict[str, object], with_rows: int, account: Account) -> None:
+def test_each_offset_of_a_link_is_accounted_for(changes: dict[str, object], with_rows: int, account: Account) -> None:
     link = attrs.evolve(LINK, **changes)
     assert account_of(*counted(link, with_rows=with_rows)) == account
     assert account.offsets == 20

@@ -15,7 +15,7 @@ KEY = ChainKey("warehouse", "orders", 0)
 LINKS = links_of(KEY, *range(1, 61))
 
 
-def left(name: str, hours: int, size: int = 1_000) -> Leftover:
+def leftover(name: str, hours: int, size: int = 1_000) -> Leftover:
     return Leftover(name=name, size_bytes=size, changed=NOW - 3_600 * hours, what="a staged file")
 
 
@@ -58,7 +58,7 @@ def test_unrecorded_number_of_rows_is_a_dash() -> None:
 
 
 def test_leftovers_are_listed_oldest_first_before_the_verdict() -> None:
-    facts = attrs.evolve(facts_of(LINKS[0]), leftovers=(left("b\x1b.parquet", 2, 70), left("a.parquet", 3)))
+    facts = attrs.evolve(facts_of(LINKS[0]), leftovers=(leftover("b\x1b.parquet", 2, 70), leftover("a.parquet", 3)))
     lines = report_text(facts, judge(facts)).splitlines()
     assert lines[5].startswith("note      leftovers: 2 leftovers of 1,070 bytes, the oldest 3.0 h old: ")
     assert lines[6:] == [
@@ -74,7 +74,7 @@ def test_leftovers_are_listed_oldest_first_before_the_verdict() -> None:
 def test_leftovers_beyond_the_first_few_are_counted() -> None:
     facts = facts_of(LINKS[0])
     for count, more in ((5, []), (6, ["and 1 more: sarameya sweep lists them"])):
-        facts = attrs.evolve(facts, leftovers=tuple(left(f"{n}.parquet", n) for n in range(1, count + 1)))
+        facts = attrs.evolve(facts, leftovers=tuple(leftover(f"{n}.parquet", n) for n in range(1, count + 1)))
         lines = report_text(facts, judge(facts)).splitlines()
         assert [line.split()[0] for line in lines[8:13]] == [f"{n}.parquet" for n in range(count, count - 5, -1)]
         assert lines[13:-2] == more

@@ -32,7 +32,7 @@ KEY = ChainKey("warehouse", "orders", 0)
 OTHER = ChainKey("warehouse", "orders", 1)
 
 
-def left(name: str, age: float, now: float = NOW) -> Leftover:
+def leftover(name: str, age: float, now: float = NOW) -> Leftover:
     return Leftover(name=name, size_bytes=10, changed=now - age, what="a staged file")
 
 
@@ -41,7 +41,7 @@ def tried(link: Link, age: float, now: float = NOW) -> Link:
 
 
 def test_older_leftovers_are_due_and_come_first() -> None:
-    plan = plan_sweep([left("a", HOUR), left("b", 2 * DAY), left("c", DAY), left("d", -5.0)], DAY, NOW)
+    plan = plan_sweep([leftover("a", HOUR), leftover("b", 2 * DAY), leftover("c", DAY), leftover("d", -5.0)], DAY, NOW)
     assert [(swept.leftover.name, swept.is_due) for swept in plan] == [
         ("b", True),
         ("c", True),
@@ -54,7 +54,7 @@ def test_older_leftovers_are_due_and_come_first() -> None:
     ("age", "is_forced", "is_due"), [(2 * HOUR, False, False), (DAY, False, True), (2 * HOUR, True, True)]
 )
 def test_leftover_of_other_jobs_is_kept_longer(age: float, is_forced: bool, is_due: bool) -> None:
-    foreign = attrs.evolve(left("a", age), others_may_take=DAY)
+    foreign = attrs.evolve(leftover("a", age), others_may_take=DAY)
     [swept] = plan_sweep([foreign], HOUR, NOW, is_forced=is_forced)
     assert swept.is_due == is_due
 
@@ -64,10 +64,10 @@ def test_leftover_of_other_jobs_is_kept_longer(age: float, is_forced: bool, is_d
     [(3 * DAY, True), (2 * DAY, True), (2 * DAY - SKEW + 1, True), (2 * DAY - SKEW - 1, False), (HOUR, False)],
 )
 def test_chain_is_restated_unless_it_grew_since(age: float, is_restated: bool) -> None:
-    plan = plan_sweep([left("a", HOUR), left("b", 2 * DAY), left("c", 3 * DAY)], DAY, NOW)
+    plan = plan_sweep([leftover("a", HOUR), leftover("b", 2 * DAY), leftover("c", 3 * DAY)], DAY, NOW)
     [head] = links_of(KEY, 4)
     assert to_restate([tried(head, age)], plan) == ([tried(head, age)] if is_restated else [])
-    assert to_restate([tried(head, age)], plan_sweep([left("a", HOUR)], DAY, NOW)) == []
+    assert to_restate([tried(head, age)], plan_sweep([leftover("a", HOUR)], DAY, NOW)) == []
 
 
 def test_restating_link_is_empty_and_follows_the_head() -> None:
@@ -88,8 +88,8 @@ def table(monkeypatch: pytest.MonkeyPatch) -> FakeTable:
         KEY: [tried(link, 3 * DAY, now) for link in links_of(KEY, 4, 9)],
         OTHER: [tried(link, HOUR, now) for link in links_of(OTHER, 3)],
     }
-    waste = [left("old", 2 * DAY, now), left("young", 2 * HOUR, now)]
-    table = FakeTable(chains=chains, waste=waste)
+    listed_leftovers = [leftover("old", 2 * DAY, now), leftover("young", 2 * HOUR, now)]
+    table = FakeTable(chains=chains, listed_leftovers=listed_leftovers)
     monkeypatch.setattr(arguments, "table_named", lambda name, options: table)
     return table
 
@@ -114,7 +114,7 @@ def test_sweep_without_execute_changes_nothing(table: FakeTable, capsys: pytest.
         "1 leftover of 10 bytes to be removed.",
         "Nothing is changed yet: add --execute to do it.",
     ]
-    assert [left.name for left in table.waste] == ["old", "young"]
+    assert [leftover.name for leftover in table.listed_leftovers] == ["old", "young"]
     assert len(table.chains[KEY]) == 2
 
 
@@ -125,18 +125,18 @@ def test_sweep_restates_idle_chains_then_removes(table: FakeTable, capsys: pytes
     assert code == 0
     assert [(one["name"], one["removed"]) for one in document["leftovers"]] == [("old", True), ("young", False)]
     assert document["restated"] == [{"sink": "warehouse", "topic": "orders", "partition": 0, "number": 3}]
-    assert [left.name for left in table.waste] == ["young"]
+    assert [leftover.name for leftover in table.listed_leftovers] == ["young"]
     assert [link.kind for link in table.chains[KEY]][2:] == [Kind.RESTATED]
     assert len(table.chains[OTHER]) == 1
     assert called.index("land") < called.index("remove old")
 
 
 def test_sweep_with_nothing_due_restates_nothing(table: FakeTable, capsys: pytest.CaptureFixture[str]) -> None:
-    table.waste = table.waste[1:]
+    table.listed_leftovers = table.listed_leftovers[1:]
     code, document, _ = sweep(capsys, "--execute", "--json")
     assert (code, document["restated"]) == (0, [])
-    assert [left.name for left in table.waste] == ["young"]
-    table.waste = []
+    assert [leftover.name for leftover in table.listed_leftovers] == ["young"]
+    table.listed_leftovers = []
     assert "There are no leftovers." in sweep(capsys, "--execute")[1]
 
 
@@ -146,13 +146,13 @@ def test_attempt_that_wins_meanwhile_is_not_removed(table: FakeTable, capsys: py
     def wake(method: str) -> None:
         if method == "land" and len(table.chains[KEY]) == 2:
             table.chains[KEY].append(links_of(KEY, 4, 9, 12)[2])
-            del table.waste[0]
+            del table.listed_leftovers[0]
 
     table.before_call = wake
     code, document, _ = sweep(capsys, "--execute", "--json")
     assert code == 0
     assert [one["removed"] for one in document["leftovers"]] == [False, False]
-    assert [left.name for left in table.waste] == ["young"]
+    assert [leftover.name for leftover in table.listed_leftovers] == ["young"]
 
 
 def test_sweep_removes_nothing_if_a_chain_cannot_be_restated(
@@ -162,7 +162,7 @@ def test_sweep_removes_nothing_if_a_chain_cannot_be_restated(
     capsys.readouterr()
     assert main(["sweep", "fake", "--quiet", "--older-than", "1d", "--execute"]) == 1
     assert "link 2 of warehouse/orders-0 [4, 9) could not be restated, so nothing is removed" in capsys.readouterr().err
-    assert [left.name for left in table.waste] == ["old", "young"]
+    assert [leftover.name for leftover in table.listed_leftovers] == ["old", "young"]
 
 
 def test_chains_are_restated_in_jobs_of_limited_size() -> None:
@@ -189,7 +189,7 @@ def test_young_age_limit_needs_force(table: FakeTable, capsys: pytest.CaptureFix
     assert main(argv) == 2
     assert "--force allows it" in capsys.readouterr().err
     assert main([*argv, "--force", "--execute"]) == 0
-    assert table.waste == []
+    assert table.listed_leftovers == []
 
 
 # -- a table that allows one driver --------------------------------------------------------------
@@ -205,9 +205,9 @@ def test_sweep_with_its_own_driver_needs_confirmation(
     [line] = capsys.readouterr().err.splitlines()
     assert "fake:orders loses commits if two Spark drivers commit at once, and this command has its own" in line
     assert "use that (--spark sc://HOST:PORT), else stop them meanwhile, and add --single-driver" in line
-    assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
+    assert ([leftover.name for leftover in table.listed_leftovers], len(table.chains[KEY])) == (["old", "young"], 2)
     assert sweep(capsys, "--execute", "--single-driver")[0] == 0
-    assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["young"], 3)
+    assert ([leftover.name for leftover in table.listed_leftovers], len(table.chains[KEY])) == (["young"], 3)
 
 
 def test_sweep_with_its_own_driver_is_refused_beside_another(
@@ -219,7 +219,7 @@ def test_sweep_with_its_own_driver_is_refused_beside_another(
         assert code == 1, "not 2: the command line is valid once the other driver has ended"
         assert "fake:orders: a member, or another command, has its own driver, and the table loses" in err
         assert "(--spark sc://HOST:PORT), else stop them meanwhile, and try again" in err
-        assert ([left.name for left in table.waste], len(table.chains[KEY])) == (["old", "young"], 2)
+        assert ([leftover.name for leftover in table.listed_leftovers], len(table.chains[KEY])) == (["old", "young"], 2)
     assert sweep(capsys, "--execute", "--single-driver")[0] == 0
 
 

@@ -127,12 +127,12 @@ def test_endpoint_from_the_environment_is_used_and_checked(monkeypatch: pytest.M
     monkeypatch.setenv(variable, "http://theirs")
     assert not store_at("s3://lake/orders").is_trusted
     assert {options["config"]["endpoint"] for options in made} == {"http://theirs"}
-    mine = StoreOptions(endpoint="https://x.amazonaws.com")
+    amazon = StoreOptions(endpoint="https://x.amazonaws.com")
     if variable == "AWS_ENDPOINT_URL_S3":  # it takes precedence over the option
         with pytest.raises(ConfigError, match="must be AWS_ENDPOINT_URL_S3, which is http://theirs"):
-            store_at("s3://lake/orders", mine)
+            store_at("s3://lake/orders", amazon)
     else:
-        assert store_at("s3://lake/orders", mine).is_trusted
+        assert store_at("s3://lake/orders", amazon).is_trusted
 
 
 def test_empty_objects_are_not_files() -> None:
@@ -191,11 +191,11 @@ def test_repeated_move_has_no_effect(store: Store) -> None:
 
 
 def test_local_file_is_moved_into_the_store(store: Store, tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    mine.write_bytes(b"content")
-    store.take(mine, "a/b/theirs")
+    local = tmp_path / "mine"
+    local.write_bytes(b"content")
+    store.take(local, "a/b/theirs")
     assert store.get("a/b/theirs") == b"content"
-    assert not mine.exists()
+    assert not local.exists()
 
 
 def test_written_file_exists_after_the_context(store: Store) -> None:
@@ -209,7 +209,7 @@ def test_written_file_exists_after_the_context(store: Store) -> None:
         assert sum(batch.num_rows for batch in file.iter_batches(batch_size=7)) == 1000
 
 
-def test_failed_write_is_not_put() -> None:
+def test_failed_write_creates_no_object() -> None:
     store = ObjectStore("memory://table", MemoryStore())
 
     def write() -> None:
