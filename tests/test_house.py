@@ -45,7 +45,7 @@ def test_module_copied_by_the_installation_equals_the_source(module: str) -> Non
     assert spec is not None
     assert spec.origin is not None
     is_same = Path(spec.origin).read_bytes() == (ROOT / "runtime" / f"{module}.py").read_bytes()
-    assert is_same, f"{spec.origin} is older than runtime/{module}.py; run: make .venv/test.stamp"
+    assert is_same, f"{spec.origin} differs from runtime/{module}.py; run: make .venv/test.stamp"
 
 
 def test_no_committed_file_names_a_registry() -> None:

@@ -107,7 +107,7 @@ def test_secret_must_be_a_non_empty_string(value: object) -> None:
         Secret(value)  # type: ignore[arg-type]
 
 
-# -- sources of a secret ---------------------------------------------------------------------------
+# -- sources of a secret ----------------------------------------------------------------------------
 
 
 def test_text_is_the_secret_itself() -> None:

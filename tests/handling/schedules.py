@@ -247,7 +247,7 @@ class World:
                     found.append(f"{topic}-{number}: {commit}, end {partition.log.end_offset}")
         return found
 
-    # -- the schedule ------------------------------------------------------------------------------------
+    # -- the schedule --------------------------------------------------------------------------------
 
     async def run(self) -> str:
         """Run the schedule. Return a summary line."""

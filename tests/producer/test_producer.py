@@ -337,7 +337,7 @@ async def test_unreachable_cluster_raises_after_the_timeout(autojump_clock: Mock
             await sent.producer.send("orders", b"v")
 
 
-# -- time ------------------------------------------------------------------------------------------
+# -- time -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -510,7 +510,7 @@ def test_every_code_has_a_severity() -> None:
     assert set(SEVERITY.values()) == set(Severity)
 
 
-# -- records, rows and dead letters ------------------------------------------------------------------
+# -- records, rows and dead letters --------------------------------------------------------------
 
 PLAIN = attrs.evolve(FIRST, records=4)
 """A link of four records with four rows."""
