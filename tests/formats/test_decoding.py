@@ -30,7 +30,7 @@ from sarameya.observe import Retrying
 from sarameya.registry.wire import message_indexes
 from sarameya.testing import ClaimFeed
 from tests.formats.kit import AVRO_ORDER, PROTO_ORDER, URL, framed, protobuf_class, small_registry
-from tests.handling.typed_kit import Keeps, failure, handled
+from tests.handling.typed_kit import RecordingHandler, failure, handled
 from tests.registry.kit import SmallRegistry
 
 AVRO = Format("avro", registry=URL)
@@ -161,7 +161,7 @@ async def test_unsuitable_format_is_refused(
     autojump_clock: MockClock, registry: SmallRegistry, kind: Any, form: Any, named: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem) as raised:
-        await ClaimFeed().run(Keeps(value_type=kind, value_format=form))
+        await ClaimFeed().run(RecordingHandler(value_type=kind, value_format=form))
     assert raised.value.option == named
 
 
@@ -177,7 +177,7 @@ async def test_missing_package_is_named_with_its_command(
 ) -> None:
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=f"needs the package {package}: pip install .*{command}"):
-        await ClaimFeed().run(Keeps(value_type=kind, value_format=form))
+        await ClaimFeed().run(RecordingHandler(value_type=kind, value_format=form))
 
 
 # -- with a registry ---------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ async def test_avro_is_read_with_the_schema_of_the_writer(autojump_clock: MockCl
         "orders-value", '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
     )
     new = registry.register("orders-value", AVRO_ORDER)
-    feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
+    feed, handler = ClaimFeed("orders"), RecordingHandler(value_type=Order, value_format=AVRO)
     for _ in range(2):
         feed.send(framed(old, b"\x0e"))
         feed.send(framed(new, avro_bytes({"id": 8, "note": "x"})))
@@ -275,7 +275,7 @@ async def test_message_waits_until_the_registry_is_available(
     """While the registry is down for an hour, no message becomes a dead letter, and no attempt is counted."""
     number = registry.register("s", AVRO_ORDER)
     registry.fault = lambda _: (503, b"down") if trio.current_time() < 3600 else None
-    feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
+    feed, handler = ClaimFeed("orders"), RecordingHandler(value_type=Order, value_format=AVRO)
     handler.retry, handler.dead_letters = Retry(attempts=2), DeadLetterTopic()
     feed.send(framed(number, avro_bytes({"id": 7})))
     feed.send(framed(number, avro_bytes({"id": 8})))
@@ -293,7 +293,7 @@ async def test_message_waits_until_the_registry_is_available(
 
 async def test_retries_of_a_registry_stop_with_the_claim(autojump_clock: MockClock, registry: SmallRegistry) -> None:
     registry.fault = lambda _: (503, b"down")
-    feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
+    feed, handler = ClaimFeed("orders"), RecordingHandler(value_type=Order, value_format=AVRO)
     feed.send(framed(1, b""))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -311,7 +311,7 @@ async def test_stopped_claim_does_not_wait_for_a_registry_response(
         await trio.sleep_forever()
 
     monkeypatch.setattr("sarameya.formats.lookups.run_in_thread", no_response)
-    feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
+    feed, handler = ClaimFeed("orders"), RecordingHandler(value_type=Order, value_format=AVRO)
     feed.send(framed(1, b""))
     async with trio.open_nursery() as nursery:
         await nursery.start(feed.run, handler)
@@ -342,7 +342,7 @@ async def test_permanent_error_of_a_registry_fails_the_claim(
     registry.register("s", '{"type": "record"}')
     registry.register("s", "message {", "PROTOBUF")
     registry.fault = lambda _: fault
-    feed, handler = ClaimFeed("orders"), Keeps(value_format=form, dead_letters=DeadLetterTopic())
+    feed, handler = ClaimFeed("orders"), RecordingHandler(value_format=form, dead_letters=DeadLetterTopic())
     handler.value_type = ProtoOrder if form is PROTOBUF else Order
     feed.send(value)
     with pytest.raises(ExceptionGroup) as raised:
@@ -354,7 +354,7 @@ async def test_permanent_error_of_a_registry_fails_the_claim(
 
 
 async def test_unknown_schema_makes_a_dead_letter(autojump_clock: MockClock, registry: SmallRegistry) -> None:
-    feed, handler = ClaimFeed("orders"), Keeps(value_type=Order, value_format=AVRO)
+    feed, handler = ClaimFeed("orders"), RecordingHandler(value_type=Order, value_format=AVRO)
     handler.dead_letters = DeadLetterTopic()
     feed.send(framed(99, b"x"))
     feed.end()

@@ -444,19 +444,19 @@ async def test_generator_is_refused(kind: type[MessageHandler], autojump_clock: 
         await feed.run(kind())
 
 
-class WantsSession(MessageHandler):
+class HandleWithSession(MessageHandler):
     async def handle(self, session: object, message: Message) -> None: ...  # type: ignore[override]
 
 
-class WantsNothing(MessageHandler):
+class HandleWithoutMessage(MessageHandler):
     def handle(self) -> None: ...  # type: ignore[override]
 
 
-class LacksSelf(MessageHandler):
+class HandleWithoutSelf(MessageHandler):
     async def handle(message) -> None: ...  # type: ignore[no-untyped-def,override]
 
 
-@pytest.mark.parametrize("kind", [WantsSession, WantsNothing, LacksSelf])
+@pytest.mark.parametrize("kind", [HandleWithSession, HandleWithoutMessage, HandleWithoutSelf])
 async def test_handle_with_other_arguments_is_refused(kind: type[MessageHandler], autojump_clock: MockClock) -> None:
     """Otherwise each message becomes a dead letter."""
     handler, feed = kind(), feed_of((None, b""))

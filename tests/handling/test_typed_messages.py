@@ -22,7 +22,7 @@ from sarameya import (
     RetryTopics,
 )
 from sarameya.testing import ClaimFeed
-from tests.handling.typed_kit import Keeps, failure, handled
+from tests.handling.typed_kit import RecordingHandler, failure, handled
 
 
 class Order(msgspec.Struct):
@@ -183,7 +183,7 @@ async def test_error_shows_little_of_the_content(autojump_clock: MockClock, kind
 
 
 async def test_undecodable_message_is_not_retried(autojump_clock: MockClock) -> None:
-    handler = Keeps(
+    handler = RecordingHandler(
         value_type=Order, retry=Retry(attempts=5), retry_topics=RetryTopics([60]), dead_letters=DeadLetterTopic()
     )
     feed = ClaimFeed("orders", group="billing")
@@ -275,9 +275,9 @@ def test_type_arguments_set_the_types_of_messages() -> None:
     assert (Changes.value_type, Changes.key_type) == (Order, bytes | None)
     assert (Numbers.value_type, Numbers.key_type) == (list[int], bytes | None)
     assert (Fixed.value_type, Fixed.key_type) == (Order, str)
-    assert (Keeps.value_type, Keeps.key_type) == (bytes | None, bytes | None)
+    assert (RecordingHandler.value_type, RecordingHandler.key_type) == (bytes | None, bytes | None)
     with pytest.raises(TypeError, match="MessageHandler takes at most 2 types, not 3"):
-        type("Third", (Keeps,), {"__orig_bases__": (MessageHandler[Order, str, int],)})  # type: ignore[misc]
+        type("Third", (RecordingHandler,), {"__orig_bases__": (MessageHandler[Order, str, int],)})  # type: ignore[misc]
 
 
 class NoType:
@@ -316,5 +316,5 @@ class HasModel:
 async def test_type_that_cannot_be_decoded_is_refused(autojump_clock: MockClock, kind: Any, problem: str) -> None:
     for option in ("value_type", "key_type"):
         with pytest.raises(ConfigError, match=problem) as raised:
-            await ClaimFeed().run(Keeps(**{option: kind}))
+            await ClaimFeed().run(RecordingHandler(**{option: kind}))
         assert raised.value.option == option

@@ -10,7 +10,7 @@ from sarameya import ClaimError, DecodeError, Message, MessageHandler
 from sarameya.testing import ClaimFeed
 
 
-class Keeps(MessageHandler):
+class RecordingHandler(MessageHandler):
     """A handler that stores its messages."""
 
     def __init__(self, **options: Any) -> None:
@@ -24,7 +24,7 @@ class Keeps(MessageHandler):
 
 async def handled(value: bytes | None, key: bytes | None = None, **options: Any) -> Message[Any, Any]:
     """Return the message that a handler with these options receives."""
-    feed, handler = ClaimFeed("orders", at=5), Keeps(**options)
+    feed, handler = ClaimFeed("orders", at=5), RecordingHandler(**options)
     feed.send(value, key, (("trace", b"7"),), timestamp=1234)
     feed.end()
     await feed.run(handler)
@@ -35,7 +35,7 @@ async def handled(value: bytes | None, key: bytes | None = None, **options: Any)
 
 async def failure(value: bytes | None, key: bytes | None = None, **options: Any) -> DecodeError:
     """Return the error of a claim whose message cannot be decoded."""
-    feed, handler = ClaimFeed("orders", at=5), Keeps(**options)
+    feed, handler = ClaimFeed("orders", at=5), RecordingHandler(**options)
     feed.send(value, key)
     with pytest.raises(ExceptionGroup) as raised:
         await feed.run(handler)
