@@ -2,7 +2,7 @@
 
 A program that uses a few of a package's names imports only the modules of these. A package says its names three times:
 in `__all__`; under `if TYPE_CHECKING`, for type checkers and editors; and in the table for `lazy_names`. Test:
-`tests/test_exports.py::test_lazy_names_agree_with_the_imports_for_type_checkers`.
+`tests/test_exports.py::test_lazy_names_match_the_imports_for_type_checkers`.
 """
 
 from __future__ import annotations

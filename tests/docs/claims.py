@@ -45,7 +45,7 @@ CLAIMS: Claims = {
             "names_in_drawings_exist"
         },
     ),
-    ("ARCHITECTURE", "mermaid"): ("tests/tools/test_diagrams.py::test_page_shows_the_tables_as_they_are",) * 3,
+    ("ARCHITECTURE", "mermaid"): ("tests/tools/test_diagrams.py::test_page_shows_the_current_state_tables",) * 3,
     **_of(
         "asyncio",
         {

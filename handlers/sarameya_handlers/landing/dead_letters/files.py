@@ -10,7 +10,7 @@ complete files.
 A rule that is easily broken:
 
 - A file of dead letters replaces a file of the same letters, and no other. Test:
-  `tests/handlers/landing/test_dead_letters.py::test_same_letters_replace_themselves_and_others_do_not`.
+  `tests/handlers/landing/test_dead_letters.py::test_same_letters_replace_their_file_and_others_do_not`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ Rules that are easily broken:
 
 - A manifest is put after its files, and the directories that name them, are on the disk. A file gets its final name
   after its manifest. So whoever sees a manifest can publish its files, and nobody sees a row before its link. Test:
-  `tests/handlers/landing/test_manifests.py::test_manifest_is_on_the_disk_before_it_has_its_name`.
+  `tests/handlers/landing/test_manifests.py::test_manifest_is_synced_before_it_gets_its_name`.
 - Files that a link may name are not removed because its put has failed. Only a response says that the name does not
   exist and never will; without one (`UnansweredError`) a later sweep decides. Tests:
-  `tests/handlers/landing/test_files.py::test_name_said_to_be_taken_that_is_not_seen_is_unanswered`,
+  `tests/handlers/landing/test_files.py::test_existing_name_that_is_not_found_is_unanswered`,
   `tests/handlers/spark/parquet/test_table.py::test_manifest_appearing_late_keeps_its_files`.
 """
 
