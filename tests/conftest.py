@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.exclusive_lock import turn
 from tests.integration.class_data import quick_spark
-from tests.turns import turn
 
 # No deadline, since a busy machine makes examples slow. Only `make soak` tries new examples in each run.
 settings.register_profile("sarameya", deadline=None, derandomize="SARAMEYA_SOAK" not in os.environ, print_blob=True)

@@ -28,7 +28,7 @@ def test_interrupted_program_leaves_the_group_and_ends(handler: str, interrupts:
         async with cluster_of({"orders": 1}) as cluster:
             await cluster.produce("orders", 0, b"a")
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-W", "error", "-m", "tests.asyncio.interrupted"),
+                *(sys.executable, "-W", "error", "-m", "tests.asyncio.interrupted_program"),
                 *(",".join(cluster.bootstrap_servers), handler),
                 cwd=ROOT,
                 stdout=asyncio.subprocess.PIPE,

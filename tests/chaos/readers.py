@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow.dataset
 
-from tests.chaos.comparing import Row
+from tests.chaos.comparison import Row
+from tests.integration.log_comparison import UNCOMMITTED, LogEnds, by_librdkafka
 from tests.integration.real_kafka import RealKafka
-from tests.integration.whole_logs import UNCOMMITTED, LogEnds, by_librdkafka
 
 COLUMNS = ("partition", "offset", "key", "value")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import trio
 
-from tests.chaos.comparing import differences, gaps
+from tests.chaos.comparison import differences, gaps
 from tests.chaos.faults import FAULTS, in_thread, send, start_server
 from tests.chaos.plan import ROUND_SECONDS, SERVICES, Fault, concerned, rounds
 from tests.chaos.readers import READERS, log_rows
 from tests.chaos.residue import left_in_tmp, prove_swept, survivors
 from tests.chaos.scene import Scene, scene
-from tests.chaos.watching import Occurrence
+from tests.chaos.watch import Occurrence
 from tests.integration.real_kafka.node import KafkaStartError
 from tests.integration.real_kafka.replicas import mend
 

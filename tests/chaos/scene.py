@@ -14,9 +14,9 @@ import trio
 
 from tests.chaos.disks import Disk
 from tests.chaos.plan import SERVICES
-from tests.chaos.producing import ChaosProducer
+from tests.chaos.producer import ChaosProducer
 from tests.chaos.services import App, Service, ServiceExit
-from tests.chaos.watching import Watch
+from tests.chaos.watch import Watch
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import ICEBERG_CATALOG, lake_properties
 from tests.integration.outcome import Outcome

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.chaos.comparing import Row, differences, gaps, sequence_of, value_of
+from tests.chaos.comparison import Row, differences, gaps, sequence_of, value_of
 from tests.chaos.readers import delta_rows, iceberg_rows, parquet_rows
 
 LOG = [Row(partition, offset, b"k", value_of(offset, 30)) for partition in (0, 1) for offset in range(10)]

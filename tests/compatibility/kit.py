@@ -28,7 +28,7 @@ from sarameya_handlers.landing.dead_letters.letters import DeadLetters
 from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Table
-from tests.compatibility.relocating import relocate
+from tests.compatibility.iceberg_relocation import relocate
 from tests.integration.lakes import ICEBERG_CATALOG
 
 FIXTURES = Path(__file__).with_name("fixtures")

@@ -37,6 +37,7 @@ from sarameya_handlers.landing.dead_letters.files import FileDeadLetters
 from sarameya_handlers.landing.directory.compaction import compact
 from sarameya_handlers.landing.stores.local import LocalStore
 from tests.compatibility.apps import APPS, CASES, command_lines, effective, land_lines, printed_app
+from tests.compatibility.iceberg_relocation import relocate
 from tests.compatibility.kit import (
     DEAD,
     FIRST,
@@ -63,7 +64,6 @@ from tests.compatibility.kit import (
 )
 from tests.compatibility.members import STRATEGIES, play
 from tests.compatibility.names import documents, event_names, watch
-from tests.compatibility.relocating import relocate
 from tests.integration.lakes import ICEBERG_CATALOG, lake_properties
 from tests.integration.warm_spark import end_warm_spark, warm_spark
 

@@ -9,7 +9,7 @@ import pytest
 
 from sarameya.service.cli.program import build_parser, main
 from tests.compatibility.apps import APPS, CASES, Call, command_lines, effective, land_lines, printed_app
-from tests.compatibility.renamed import DEFAULTS, KEYS
+from tests.compatibility.renamed_names import DEFAULTS, KEYS
 
 
 @pytest.fixture

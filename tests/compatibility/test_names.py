@@ -10,7 +10,7 @@ import pytest
 
 from tests.compatibility.kit import FIXTURES, Recorded, Store, new_cluster, replay
 from tests.compatibility.names import documents, event_names, missing, watch
-from tests.compatibility.renamed import EVENTS, METRICS
+from tests.compatibility.renamed_names import EVENTS, METRICS
 
 NAMES: dict[str, Any] = json.loads((FIXTURES / "names.json").read_text(encoding="utf-8"))
 

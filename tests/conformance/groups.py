@@ -17,8 +17,8 @@ from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Shape, Table
 from tests.conformance.brokers import GROUP, SINK, TOPIC
-from tests.conformance.logs import NO_SPARK, LoopEngine
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
+from tests.conformance.loop_sessions import NO_SPARK, LoopEngine
 from tests.group.kit import Running, start_member
 
 

@@ -14,7 +14,7 @@ from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from sarameya_handlers.spark.sink.flush import OnPhase, flush, read_links
 from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase, Shape, Table
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows, prove_winners
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 
 KEY = ChainKey("conformance", "orders", 0)
 ORIGIN = Origin(group="landing", topic_id="0123456789abcdef" * 2)

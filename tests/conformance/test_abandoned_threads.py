@@ -14,7 +14,7 @@ import trio
 
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.contenders import CONTENDERS, Contender, Place, each
-from tests.conformance.lives import MOST_SECONDS, prove_leftovers_unused, run_session
+from tests.conformance.sink_sessions import MOST_SECONDS, prove_leftovers_unused, run_session
 
 
 @attrs.define

@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from sarameya_handlers import ParquetTable
-from tests.conformance.logs import NO_SPARK, RECORDS, LoopEngine, World
+from tests.conformance.loop_sessions import NO_SPARK, RECORDS, LoopEngine, World
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 

@@ -18,8 +18,8 @@ from sarameya_handlers.spark.delta import row_files
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Shape, Table
 from tests.conformance.adoptions import AdoptedDelta, WrittenShape, write_each
-from tests.conformance.disks import NAMING, Died, Disk
-from tests.conformance.logs import LoopEngine, World
+from tests.conformance.disk_faults import NAMING, Died, Disk
+from tests.conformance.loop_sessions import LoopEngine, World
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 

@@ -25,9 +25,9 @@ from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.parquet.file_writer import settle
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Layout
-from tests.conformance.disks import Disk
+from tests.conformance.disk_faults import Disk
+from tests.conformance.invariants import prove_audit
 from tests.conformance.owners import KEY, Owner
-from tests.conformance.proof import prove_audit
 
 pytestmark = pytest.mark.usefixtures("unsynced")
 

@@ -17,8 +17,8 @@ from sarameya_handlers.landing.errors import ChainError, MovedCommitError, Rewou
 from sarameya_handlers.landing.links import Kind
 from tests.conformance.brokers import GROUP
 from tests.conformance.groups import LandingGroup, landing_group
-from tests.conformance.logs import NO_SPARK
-from tests.conformance.proof import chain_of
+from tests.conformance.invariants import chain_of
+from tests.conformance.loop_sessions import NO_SPARK
 from tests.group.kit import Running
 
 pytestmark = pytest.mark.usefixtures("unsynced")

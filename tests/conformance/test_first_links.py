@@ -14,8 +14,8 @@ from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.named import table_named
 from sarameya_handlers.spark.tables.table import Phase, Shape, Table
 from tests.conformance.contenders import Contender, Place
+from tests.conformance.invariants import rows_of
 from tests.conformance.owners import KEY, ORIGIN, Owner, at
-from tests.conformance.proof import rows_of
 
 BEGIN = 20
 FOREIGN = {

@@ -8,8 +8,8 @@ import trio
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import TOPIC, broker
 from tests.conformance.contenders import CONTENDERS, Contender, Place, Runs, each
-from tests.conformance.judges import judged
 from tests.conformance.members import members
+from tests.conformance.table_checks import judged
 
 
 @each(*CONTENDERS, exhaustive=["ledger", "delta-adopted-s3"])

@@ -15,9 +15,9 @@ from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import GROUP, SINK
 from tests.conformance.contenders import CONTENDERS, Contender, Place, Runs, each
-from tests.conformance.judges import Judge, judged
+from tests.conformance.invariants import chain_of, prove_rows
 from tests.conformance.members import members
-from tests.conformance.proof import chain_of, prove_rows
+from tests.conformance.table_checks import Judge, judged
 from tests.integration.real_kafka import GroupLine, RealKafka
 from tests.integration.real_kafka.producing import produce, produce_transaction
 

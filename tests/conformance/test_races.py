@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.contenders import Contender, Place
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 from tests.conformance.owners import KEY
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0

@@ -19,8 +19,8 @@ from sarameya_handlers.landing.links import Link
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import SINK, TOPIC, Broker, ChainKey, broker
 from tests.conformance.contenders import Contender, Place, each
-from tests.conformance.judges import judged
 from tests.conformance.members import Member, members
+from tests.conformance.table_checks import judged
 from tests.integration.connect_server import ConnectServer
 
 pytestmark = pytest.mark.integration

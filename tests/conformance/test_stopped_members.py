@@ -16,8 +16,8 @@ from sarameya_handlers.landing.links import Kind
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.brokers import SINK, TOPIC, Broker, ChainKey, broker
 from tests.conformance.contenders import Contender, Place, each
-from tests.conformance.judges import Judge, judged
 from tests.conformance.members import Member, members
+from tests.conformance.table_checks import Judge, judged
 
 pytestmark = pytest.mark.integration
 

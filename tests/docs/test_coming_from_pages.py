@@ -26,8 +26,8 @@ from sarameya.service.app.app_file import App, ServiceSection, load_app
 from sarameya.service.cli.commands import BUILT_IN
 from sarameya.testing import run_inline, virtual_wall_clock
 from sarameya_handlers import SparkSink
-from tests.docs import sarama
-from tests.docs.names import rows
+from tests.docs import check_sarama_names
+from tests.docs.name_tables import rows
 from tests.docs.pages import DOCS, blocks, page
 from tests.group.kit import deadline, eventually, fill, orders
 from tests.producer.kit import values
@@ -107,11 +107,11 @@ def resolves(name: str, modules: list[Any]) -> bool:
     return found is not ABSENT
 
 
-SARAMA = set(sarama.NAMES.read_text(encoding="ascii").splitlines()[1:])
+SARAMA = set(check_sarama_names.NAMES.read_text(encoding="ascii").splitlines()[1:])
 
 
 def is_sarama_name(name: str) -> bool:
-    """Return whether Go's compiler has found the name (`python -m tests.docs.sarama`)."""
+    """Return whether Go's compiler has found the name (`python -m tests.docs.check_sarama_names`)."""
     return name in SARAMA
 
 
@@ -219,7 +219,8 @@ def test_every_row_has_a_name_of_sarameya(source: str) -> None:
 
 
 def test_sarama_names_match_the_benchmarked_version() -> None:
-    assert sarama.NAMES.read_text().splitlines()[0] == f"# {sarama.version()}", "run: python -m tests.docs.sarama"
+    written = check_sarama_names.NAMES.read_text().splitlines()[0]
+    assert written == f"# {check_sarama_names.version()}", "run: python -m tests.docs.check_sarama_names"
 
 
 @pytest.mark.parametrize("source", CHECKERS)

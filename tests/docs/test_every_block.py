@@ -17,7 +17,7 @@ import pytest
 
 from bench.__main__ import argument_parser, load_benches
 from sarameya.service.cli.program import build_parser
-from tests.docs.claims import CLAIMS, Claims
+from tests.docs.block_tests import CLAIMS, Claims
 from tests.docs.pages import INDENTED, PAGES, ROOT, Block, code, inline
 from tests.service.cli.test_help import parsers
 

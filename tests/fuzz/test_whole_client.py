@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from sarameya import ClaimError, SarameyaError
 from tests.fuzz.mutations import mutated
 from tests.group.kit import Recorder, deadline, orders, start_member
-from tests.net.garbling import Garbling
+from tests.net.garbling_transport import Garbling
 
 RUNS = 30 * int(os.environ.get("SARAMEYA_SOAK", "1"))
 SECONDS = 60

@@ -24,7 +24,7 @@ from tests.group.kit import (
     orders,
     start_member,
 )
-from tests.group.traffic import ReceivedRequest, of, watch
+from tests.group.received_requests import ReceivedRequest, of, watch
 
 RETRIED_APIS = [
     (Api.FIND_COORDINATOR, "find_coordinator of group g"),

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, committed, deadline, orders, start_member
-from tests.net.breaking import Breaking, Half, How
+from tests.net.breaking_transport import Breaking, Half, How
 
 MESSAGES = 20
 INTERVAL = 0.5

@@ -19,7 +19,7 @@ from sarameya.observe import ClaimStarted, CoordinatorFound, Retrying
 from sarameya.protocol.versions import Api
 from tests.consumer.kit import edit_answers
 from tests.group.kit import Recorder, Running, committed, deadline, eventually, fill, orders, start_member
-from tests.group.traffic import of, watch
+from tests.group.received_requests import of, watch
 
 COMMITTED = {"orders-0": 5, "orders-1": 2}
 each_policy = pytest.mark.parametrize("policy", ["oldest", "newest"])

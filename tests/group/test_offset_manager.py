@@ -17,7 +17,7 @@ from sarameya import CommittedOffset, Config, ErrorCode, Generation, KafkaError,
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.observe import CommitFailed, Observers
 from sarameya.protocol.backoff import Backoff
-from tests.steps import an_hour, counted
+from tests.step_counter import an_hour, counted
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 

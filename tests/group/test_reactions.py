@@ -20,9 +20,9 @@ from sarameya.errors import (
 from sarameya.observe import ClaimStarted, Retrying, SessionEnding
 from sarameya.protocol.reactions import Reaction, Request
 from sarameya.protocol.versions import Api
+from tests.expected_reactions import REACTIONS
 from tests.group.kit import Recorder, Running, deadline, eventually, failure, fill, orders, start_member
-from tests.group.traffic import OF_GROUPS, ReceivedRequest, watch
-from tests.reactions import REACTIONS
+from tests.group.received_requests import OF_GROUPS, ReceivedRequest, watch
 
 APIS = {
     Request.FIND_COORDINATOR: Api.FIND_COORDINATOR,

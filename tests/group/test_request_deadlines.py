@@ -10,7 +10,7 @@ from sarameya import Claim, Message, Session
 from sarameya.observe import ConnectionLost, Retrying, SessionEnding
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, committed, deadline, eventually, fill, orders, start_member
-from tests.group.traffic import of, watch
+from tests.group.received_requests import of, watch
 
 
 async def test_join_may_take_longer_than_other_requests(

@@ -31,7 +31,7 @@ from tests.group.kit import (
     orders,
     start_member,
 )
-from tests.group.test_logs import ORDERS_0, LookUpRecorder, watch
+from tests.group.test_log_facts import ORDERS_0, LookUpRecorder, watch
 
 
 async def topic_id_of(session: Session) -> str:

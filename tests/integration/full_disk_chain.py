@@ -19,8 +19,8 @@ from sarameya_handlers.landing.directory.manifests import Manifests
 from sarameya_handlers.landing.files import is_there
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.shaping.shaping import Shaping
+from tests.conformance.invariants import chain_of
 from tests.conformance.owners import KEY, Owner
-from tests.conformance.proof import chain_of
 from tests.integration.full_disk import fill
 
 FIRST, LAST = 15, 40

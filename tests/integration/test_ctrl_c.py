@@ -178,7 +178,7 @@ async def test_ctrl_c_at_any_point_leaves_nothing_behind(
             assert code in ([130] if at_once else [0, *too_late]), running.shown
             # The second Ctrl-C ends the service where something delays its end: a gate, or a leave without a response.
             # Nothing can delay the end of a killed JVM, so during its start the second may come too late.
-            # test_starting_signals.py has a case in which it cannot.
+            # test_signals_during_start.py has a case in which it cannot.
             if times == 1 or point is not starts_the_jvm:
                 assert at_once is (times == 2), running.shown
         if point is lands:

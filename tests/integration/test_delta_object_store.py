@@ -24,12 +24,12 @@ from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sink.flush import flush
 from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase
 from tests.conformance.contenders import rows_by_spark
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, records
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.integration.lakes.properties import lake_properties
-from tests.integration.object_stores.absence import land_while_away
 from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import Gateway
+from tests.integration.object_stores.outage import land_while_away
 
 pytestmark = [
     pytest.mark.integration,

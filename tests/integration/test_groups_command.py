@@ -17,10 +17,10 @@ from sarameya import Config, ConsumerGroup, TopicPartition
 from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END
 from tests.group.kit import Recorder, eventually
+from tests.integration.log_comparison import UNCOMMITTED, LogEnds, by_librdkafka
 from tests.integration.outcome import Outcome
 from tests.integration.real_kafka import GroupLine, RealKafka
 from tests.integration.real_kafka.producing import produce, send
-from tests.integration.whole_logs import UNCOMMITTED, LogEnds, by_librdkafka
 
 pytestmark = pytest.mark.integration
 

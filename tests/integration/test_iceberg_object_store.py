@@ -23,8 +23,8 @@ from sarameya_handlers.spark.iceberg.table import IcebergTable
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sink.flush import OnPhase
 from sarameya_handlers.spark.tables.table import Phase
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, at
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
 from tests.integration.object_stores.gateway import Gateway

@@ -14,10 +14,10 @@ from sarameya import Config, ConsumerGroup, DeadLetterTopic, Message, MessageHan
 from sarameya.embedded.groups.model.stored import StoredOffset
 from sarameya.embedded.offsets_topic.offsets_records import OffsetKey, read_key, read_offset
 from tests.group.kit import eventually
+from tests.integration.log_comparison import UNCOMMITTED, LogEnds, by_librdkafka
 from tests.integration.outcome import Outcome
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
-from tests.integration.whole_logs import UNCOMMITTED, LogEnds, by_librdkafka
 
 pytestmark = pytest.mark.integration
 

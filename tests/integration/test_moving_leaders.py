@@ -15,7 +15,7 @@ import trio
 
 from sarameya.observe import MembershipChanged
 from tests.group.kit import Recorder
-from tests.integration.reading import SETTLE_SECONDS, Reading, open_reading
+from tests.integration.group_reading import SETTLE_SECONDS, Reading, open_reading
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
 from tests.integration.real_kafka.replicas import (

@@ -20,12 +20,12 @@ from sarameya_handlers.landing.stores import objects
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Phase
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, at
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
 from tests.handlers.spark.parquet.lander import Lander
-from tests.integration.object_stores.absence import land_while_away
 from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import ACCESS_KEY, REGION, SECRET_KEY, Gateway
+from tests.integration.object_stores.outage import land_while_away
 
 pytestmark = [
     pytest.mark.integration,

@@ -12,10 +12,10 @@ import random
 import pytest
 import trio
 
+from tests.integration.log_comparison import COMMITTED, LEVELS, UNCOMMITTED, LogEnds, by_librdkafka, check_all_read
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import produce
 from tests.integration.real_kafka.transactions import Writer, Written, copy_by_java
-from tests.integration.whole_logs import COMMITTED, LEVELS, UNCOMMITTED, LogEnds, by_librdkafka, check_all_read
 
 pytestmark = pytest.mark.integration
 

@@ -26,11 +26,11 @@ from sarameya_handlers.landing.dead_letters.letters import DeadLetter, DeadLette
 from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
 from tests.group.kit import Through
+from tests.integration.log_comparison import UNCOMMITTED, LogEnds, by_librdkafka
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.node import Node
 from tests.integration.real_kafka.producing import Record, send
 from tests.integration.real_kafka.replicas import await_all_in_sync
-from tests.integration.whole_logs import UNCOMMITTED, LogEnds, by_librdkafka
 
 pytestmark = pytest.mark.integration
 

@@ -14,8 +14,8 @@ from sarameya_handlers import DeltaTable, IcebergTable, ParquetTable, StoreOptio
 from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Phase, Table
+from tests.conformance.invariants import offsets, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, at
-from tests.conformance.proof import offsets, prove_chain, prove_rows
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes.catalogs import rest_catalog
 from tests.integration.lakes.properties import lake_properties

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from sarameya.observe import MembershipChanged
-from tests.integration.reading import SETTLE_SECONDS, open_reading
+from tests.integration.group_reading import SETTLE_SECONDS, open_reading
 from tests.integration.real_kafka import Node, RealKafka
 from tests.integration.real_kafka.replicas import await_all_in_sync
 

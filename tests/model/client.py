@@ -47,10 +47,10 @@ from sarameya.protocol.membership.messages import (
 from sarameya.protocol.membership.states import State
 from tests.model.brokers import GROUP, Body, FindAnswer, FindRequest
 from tests.model.client_session import ClientSession
+from tests.model.environment import Surroundings
 from tests.model.leader import Leader
 from tests.model.network import NO_ANSWER
 from tests.model.offsets import Offsets
-from tests.model.surroundings import Surroundings
 from tests.model.wire import Exchange, Wire, event_of, request_of, supported
 
 _MANY, _SHORT = 60, 5.0

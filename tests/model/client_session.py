@@ -16,9 +16,9 @@ from sarameya.protocol.membership.messages import (
     PrepareRebalance,
 )
 from sarameya.protocol.rebalance import diff
+from tests.model.environment import Surroundings
 from tests.model.leader import Leader
 from tests.model.offsets import Offsets
-from tests.model.surroundings import Surroundings
 
 Do = Callable[[Callable[[], None]], None]
 

@@ -38,8 +38,8 @@ from sarameya.protocol.assignors import (
 from sarameya.protocol.membership.messages import RebalanceWanted
 from tests.model.brokers import FakedCode, FetchRequest, FindRequest
 from tests.model.client import Client
+from tests.model.environment import Timing
 from tests.model.network import Connection
-from tests.model.surroundings import Timing
 from tests.model.world import World, describe
 
 EXAMPLES = 250

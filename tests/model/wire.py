@@ -32,8 +32,8 @@ from sarameya.protocol.membership.messages import (
 )
 from sarameya.protocol.rebalance import PROTOCOL_TYPE, encode_subscription
 from tests.model.brokers import GROUP, Body
+from tests.model.environment import Surroundings, Timing
 from tests.model.network import Connection, Request
-from tests.model.surroundings import Surroundings, Timing
 
 Exchange = SendJoin | SendSync | SendHeartbeat | SendLeave
 

@@ -19,9 +19,9 @@ from sarameya.protocol.membership.states import SILENT, State
 from sarameya.protocol.rebalance import decode_assignment
 from tests.model.brokers import Brokers
 from tests.model.client import Action, Client
+from tests.model.environment import Timing
 from tests.model.network import Connection
 from tests.model.scheduler import Scheduler
-from tests.model.surroundings import Timing
 
 
 class World:

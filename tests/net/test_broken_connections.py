@@ -18,7 +18,7 @@ from sarameya.net.broker_pool import BrokerPool, Purpose, open_broker_pool
 from sarameya.protocol.cluster.metadata import Broker
 from sarameya.protocol.versions import Api
 from sarameya.testing import EmbeddedCluster, memory_cluster
-from tests.net.breaking import Breaking, Half, How
+from tests.net.breaking_transport import Breaking, Half, How
 
 CONFIG = Config(request_timeout=30.0, connect_timeout=4.0)
 

@@ -1,4 +1,4 @@
-"""Print the peak memory, in megabytes, for a batch that tries to fill memory. test_memory.py runs this as a process."""
+"""Print the peak memory, in megabytes, for a batch that tries to fill memory. test_decoder_memory.py runs it."""
 
 import struct
 import sys

@@ -6,7 +6,7 @@ import pytest
 
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.reactions import Reaction, Request, reaction_to
-from tests.reactions import REACTIONS
+from tests.expected_reactions import REACTIONS
 
 
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)

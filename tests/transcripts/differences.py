@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.transcripts import known_groups, known_logs
-from tests.transcripts.answers import ABSENT, compare
 from tests.transcripts.golden import Plays
 from tests.transcripts.known import Found, Known
+from tests.transcripts.responses import ABSENT, compare
 
 EMBEDDED = "the embedded broker"
 KAFKA_4 = "Kafka 4.1"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.transcripts.answers import Plain
+from tests.transcripts.responses import Plain
 
 Answers = Mapping[str, Plain]
 """The responses of one play, by step."""

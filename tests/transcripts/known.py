@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 import attrs
 
-from tests.transcripts.answers import Plain
+from tests.transcripts.responses import Plain
 
 
 @attrs.frozen

@@ -5,8 +5,8 @@ Each row has its reason.
 
 from __future__ import annotations
 
-from tests.transcripts.answers import ABSENT
 from tests.transcripts.known import Known, fields
+from tests.transcripts.responses import ABSENT
 
 
 def _forgotten(transcript: str, step: str, here: str) -> Known:

@@ -5,8 +5,8 @@ Each row has its reason.
 
 from __future__ import annotations
 
-from tests.transcripts.answers import ABSENT
 from tests.transcripts.known import Known, fields
+from tests.transcripts.responses import ABSENT
 
 _PRODUCED = "responses.*.partition_responses.0"
 _LISTED = "topics.*.partitions.0"

@@ -20,11 +20,11 @@ from sarameya.embedded.apis import MESSAGES
 from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from tests.embedded.api_kit import request
-from tests.transcripts.answers import Plain, plain
 from tests.transcripts.batches import batch
 from tests.transcripts.connections import HUNG_UP, Connection, Connections
 from tests.transcripts.golden import Answers
-from tests.transcripts.notes import Notes
+from tests.transcripts.placeholders import Notes
+from tests.transcripts.responses import Plain, plain
 from tests.transcripts.script import (
     Await,
     Change,

@@ -15,10 +15,10 @@ from kafka.protocol.producer import ProduceResponse
 from sarameya.protocol.records.compression import Codec
 from tests.embedded.api_kit import request as message
 from tests.transcripts import differences, golden
-from tests.transcripts.answers import ABSENT, Names, compare, plain
 from tests.transcripts.batches import batch, described
 from tests.transcripts.differences import EMBEDDED, complaints
 from tests.transcripts.known import Known
+from tests.transcripts.responses import ABSENT, Names, compare, plain
 from tests.transcripts.script import Transcript
 
 MEMBER = "a-3e1cd4d3-7f4f-4f36-8d6c-5c1f6bb2a7c9"

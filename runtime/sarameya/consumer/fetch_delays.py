@@ -3,7 +3,7 @@
 A rule that is easily broken:
 
 - A wait follows each such response. Otherwise a faulty broker would get requests in a hot loop. Test:
-  `tests/consumer/test_sessions.py::test_early_empty_responses_cause_no_hot_loop`.
+  `tests/consumer/test_fetch_sessions.py::test_early_empty_responses_cause_no_hot_loop`.
 """
 
 from __future__ import annotations

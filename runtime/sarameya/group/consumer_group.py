@@ -8,7 +8,7 @@ Rules that are easily broken:
 - Exceptions of the user's block are not wrapped into an ExceptionGroup: they do not pass through the nursery. The same
   holds for `EmbeddedCluster`. Test: `tests/group/test_standalone.py::test_error_of_the_block_is_raised_unchanged`.
 - A failure while `consume()` is cancelled is raised together with the cancellation. Test:
-  `tests/group/test_overlapping_endings.py::test_failure_in_a_cancelled_session_is_raised`.
+  `tests/group/test_overlapping_session_ends.py::test_failure_in_a_cancelled_session_is_raised`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from sarameya_handlers.landing.directory.data_files import DataFiles, Unpublishe
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.spark.tables.table import Leftover
-from tests.conformance.disks import Died, Disk
+from tests.conformance.disk_faults import Died, Disk
 from tests.handlers.audit.fake_table import links_of
 from tests.handlers.audit.kit import land
 

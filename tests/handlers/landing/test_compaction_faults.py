@@ -19,7 +19,7 @@ from sarameya_handlers.landing.directory.compaction import Compacted, compact
 from sarameya_handlers.landing.directory.data_files import DataFiles
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.landing.stores.local import LocalStore
-from tests.conformance.disks import Disk
+from tests.conformance.disk_faults import Disk
 from tests.handlers.audit.fake_table import links_of
 from tests.handlers.audit.kit import land
 

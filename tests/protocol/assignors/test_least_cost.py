@@ -5,7 +5,7 @@ from collections import defaultdict
 
 from sarameya.protocol.assignors import StickyAssignor, Subscription, TopicLayout
 from tests.protocol.assignors.kit import next_round, rebalance
-from tests.protocol.assignors.reference import cost, least_cost
+from tests.protocol.assignors.minimum_cost_flow import cost, least_cost
 
 TOPICS = ("t0", "t1", "t2", "t3")
 RACKS = ("a", "b", "c")

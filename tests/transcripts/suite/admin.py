@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     SIMPLE,
     Group,
     commit,
@@ -14,6 +13,7 @@ from tests.transcripts.verbs import (
     list_groups,
     pair,
 )
+from tests.transcripts.script import Transcript
 from tests.transcripts.versions import ALL, NEWEST
 
 _MIXED = (

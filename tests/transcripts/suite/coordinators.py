@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Step, Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     SIMPLE,
     Await,
     Group,
@@ -22,6 +21,7 @@ from tests.transcripts.verbs import (
     pair,
     sync,
 )
+from tests.transcripts.script import Step, Transcript
 from tests.transcripts.versions import ALL
 
 _ELSEWHERE = {"at_coordinator": False}

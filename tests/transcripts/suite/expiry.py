@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     Await,
     Id,
     Look,
@@ -18,6 +17,7 @@ from tests.transcripts.verbs import (
     single,
     sync,
 )
+from tests.transcripts.script import Transcript
 
 SHORT = 3_000
 """A session timeout in milliseconds that allows for some steps on a busy machine."""

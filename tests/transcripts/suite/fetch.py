@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import batch
-from tests.transcripts.log_verbs import MIB, ORDERS, READ_COMMITTED, At, fetch, store
+from tests.transcripts.log_requests import MIB, ORDERS, READ_COMMITTED, At, fetch, store
 from tests.transcripts.script import Await, DeleteRecords, DeleteTopic, Look, MoveLeader, Step, Transcript
 from tests.transcripts.versions import every
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.transcripts.batches import batch
-from tests.transcripts.log_verbs import MIB, ORDERS, At, fetch, next_fetch, open_session, store
+from tests.transcripts.log_requests import MIB, ORDERS, At, fetch, next_fetch, open_session, store
 from tests.transcripts.script import Await, DeleteRecords, DeleteTopic, FetchSession, Look, MoveLeader, Transcript
 
 _EVERY = ("1.1", "2.0", "2.1", "2.2", "2.3", "2.7", "3.1", "3.4", "3.5", "3.7", "3.9", "4.1")

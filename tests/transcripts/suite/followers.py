@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import batch
-from tests.transcripts.log_verbs import ORDERS, At, fetch, next_fetch, open_session, store
+from tests.transcripts.log_requests import ORDERS, At, fetch, next_fetch, open_session, store
 from tests.transcripts.script import Await, DeleteRecords, MoveLeader, Transcript
 from tests.transcripts.stage import RACKS
 from tests.transcripts.versions import every

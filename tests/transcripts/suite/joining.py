@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     Await,
     Generation,
     Group,
@@ -25,6 +24,7 @@ from tests.transcripts.verbs import (
     subscription,
     sync,
 )
+from tests.transcripts.script import Transcript
 from tests.transcripts.versions import ALL
 
 NO_GROUP = ""

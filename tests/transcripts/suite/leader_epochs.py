@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import batch
-from tests.transcripts.log_verbs import ORDERS, epoch_end, store
+from tests.transcripts.log_requests import ORDERS, epoch_end, store
 from tests.transcripts.script import DeleteRecords, MoveLeader, Step, Transcript
 from tests.transcripts.versions import every
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sarameya.protocol.records.compression import Codec
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import NOON, batch
-from tests.transcripts.log_verbs import (
+from tests.transcripts.log_requests import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     Await,
     Group,
     Id,
@@ -19,6 +18,7 @@ from tests.transcripts.verbs import (
     single,
     sync,
 )
+from tests.transcripts.script import Transcript
 from tests.transcripts.versions import ALL, since
 
 _SHORT = 3_000

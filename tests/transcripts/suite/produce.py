@@ -18,7 +18,7 @@ from tests.transcripts.batches import (
     without_transaction,
     wrong_crc,
 )
-from tests.transcripts.log_verbs import EARLIEST, LATEST, ORDERS, fetch, init_producer, list_offsets, produce
+from tests.transcripts.log_requests import EARLIEST, LATEST, ORDERS, fetch, init_producer, list_offsets, produce
 from tests.transcripts.script import DeleteRecords, Group, MoveLeader, Producer, Transcript
 from tests.transcripts.versions import every
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import Batch, batch
-from tests.transcripts.log_verbs import LATEST, ORDERS, fetch, init_producer, list_offsets, produce
+from tests.transcripts.log_requests import LATEST, ORDERS, fetch, init_producer, list_offsets, produce
 from tests.transcripts.script import DeleteRecords, MoveLeader, Producer, Send, Transcript
 from tests.transcripts.versions import every
 

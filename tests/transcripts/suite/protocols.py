@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     Await,
     Generation,
     Id,
@@ -15,6 +14,7 @@ from tests.transcripts.verbs import (
     single,
     sync,
 )
+from tests.transcripts.script import Transcript
 from tests.transcripts.versions import since
 
 TRANSCRIPTS = (

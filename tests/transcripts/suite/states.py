@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.transcripts.differences import NOT_PLAYED
-from tests.transcripts.script import Step, Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     SIMPLE,
     Await,
     Generation,
@@ -32,6 +31,7 @@ from tests.transcripts.verbs import (
     subscription,
     sync,
 )
+from tests.transcripts.script import Step, Transcript
 from tests.transcripts.versions import ALL, since
 
 _READS = subscription("orders")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.transcripts.script import Transcript
-from tests.transcripts.verbs import (
+from tests.transcripts.group_requests import (
     Await,
     Generation,
     Id,
@@ -22,6 +21,7 @@ from tests.transcripts.verbs import (
     subscription,
     sync,
 )
+from tests.transcripts.script import Transcript
 from tests.transcripts.versions import since
 
 _PAIR = pair({"instance": "one"}, {"instance": "two"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sarameya.protocol.versions import Api
 from tests.transcripts.batches import NOON
-from tests.transcripts.log_verbs import (
+from tests.transcripts.log_requests import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,

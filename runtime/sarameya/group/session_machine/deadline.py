@@ -9,7 +9,7 @@ other object has a deadline. Rules, checked by `tests/model/test_session_model.p
 - A call of the handler gets 80 % of the remaining time, since a commit, or `cleanup`, follows it.
 - A deadline may have passed already when it is announced, since no response arrives while the coordinator is down.
   `LEAST_SECONDS` keeps healthy tasks from being reported as stuck. Test:
-  `tests/group/test_overlapping_endings.py::test_session_ending_before_a_deadline_has_a_minimum_time`.
+  `tests/group/test_overlapping_session_ends.py::test_session_ending_before_a_deadline_has_a_minimum_time`.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.staging import temporary_staging
 from sarameya_handlers.spark.tables.table import Layout, Shape
 from tests.conformance.adoptions import AdoptedDelta, WrittenShape, write_each
-from tests.handlers.spark.bucket import Bucket
 from tests.handlers.spark.delta.direct_commit_process import NO_SPARK, staged
 from tests.handlers.spark.delta.kit import KEY, link
+from tests.handlers.spark.fake_bucket import Bucket
 
 URL = "s3://lake/orders"
 MOST_REQUESTS = 100

@@ -18,7 +18,7 @@ from sarameya_handlers.spark.engines.connect import ConnectDriver
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import SparkGoneError
-from tests.handlers.spark.engines.drivers import FakeDriver
+from tests.handlers.spark.engines.fake_driver import FakeDriver
 
 
 @attrs.define(eq=False)

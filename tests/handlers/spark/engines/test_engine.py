@@ -17,7 +17,7 @@ from sarameya_handlers.spark.engines import engine as engine_module
 from sarameya_handlers.spark.engines.engine import AdoptedEngine, SparkEngine, engine_of
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import SparkGoneError
-from tests.handlers.spark.engines.drivers import FakeDriver
+from tests.handlers.spark.engines.fake_driver import FakeDriver
 
 
 def number(session: Any, _: object) -> int:

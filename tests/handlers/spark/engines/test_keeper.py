@@ -13,7 +13,7 @@ from sarameya import HandlerError
 from sarameya_handlers.spark.engines.keeper import BACKOFF, BACKOFF_MAX, HEALTHY, OPEN_TIMEOUT, Keeper, StartBackoff
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import SparkGoneError, SparkStartError
-from tests.handlers.spark.engines.drivers import FakeDriver
+from tests.handlers.spark.engines.fake_driver import FakeDriver
 
 
 def no_jitter() -> StartBackoff:

@@ -15,7 +15,7 @@ import trio.testing
 from sarameya_handlers.spark.engines import pool as pool_module
 from sarameya_handlers.spark.engines.pool import Pool
 from sarameya_handlers.spark.errors import LandingError, SparkGoneError
-from tests.handlers.spark.engines.drivers import FakeDriver
+from tests.handlers.spark.engines.fake_driver import FakeDriver
 
 
 @attrs.define(eq=False)

@@ -26,7 +26,7 @@ from sarameya_handlers.landing.stores.places import store_at
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.staging import StagedFile
 from sarameya_handlers.spark.tables.table import Landing, Leftover
-from tests.handlers.spark.bucket import Bucket
+from tests.handlers.spark.fake_bucket import Bucket
 
 KEY = ChainKey("sarameya", "orders", 3)
 PLAIN = Shaping()

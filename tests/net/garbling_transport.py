@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from tests.group.kit import Through
-from tests.net.breaking import take_frame
+from tests.net.breaking_transport import take_frame
 
 Garble = Callable[[Random, bytes], bytes]
 """Returns the frame that replaces a response's frame; both include the size field."""

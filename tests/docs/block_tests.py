@@ -37,7 +37,7 @@ CLAIMS: Claims = {
             "indented": "packages_are_enough_for_the_demo",
         },
     ),
-    ("README", "toml"): ("tests/test_house.py::test_readme_toml_block_is_an_app_file",),
+    ("README", "toml"): ("tests/test_repository_rules.py::test_readme_toml_block_is_an_app_file",),
     **_of(
         "architecture",
         {

@@ -18,7 +18,7 @@ from sarameya_handlers.audit.verify.fact_collection import Audit, gather
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place
-from tests.conformance.proof import chain_of, offsets, prove_chain, prove_facts, prove_rows
+from tests.conformance.invariants import chain_of, offsets, prove_chain, prove_facts, prove_rows
 
 T = TypeVar("T")
 

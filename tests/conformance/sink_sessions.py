@@ -13,7 +13,7 @@ from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 from tests.conformance.brokers import SINK, TOPIC
 from tests.conformance.contenders import Contender, Place, Runs
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 
 ORDERS = TopicPartition(TOPIC, 0)

@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from sarameya import Config, Consumer
+from tests.integration.log_comparison import LEVELS, UNCOMMITTED, LogEnds, by_librdkafka, check_all_read
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import send
-from tests.integration.whole_logs import LEVELS, UNCOMMITTED, LogEnds, by_librdkafka, check_all_read
 
 pytestmark = pytest.mark.integration
 

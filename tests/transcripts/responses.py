@@ -18,7 +18,7 @@ from kafka.protocol.admin import ListGroupsResponse
 
 from sarameya.error_codes import ErrorCode
 from tests.transcripts.batches import described
-from tests.transcripts.verbs import READS_ORDERS
+from tests.transcripts.group_requests import READS_ORDERS
 
 Plain = Any
 """A JSON value: None, a bool, int or str, or a list or dict of JSON values."""

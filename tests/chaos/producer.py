@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.chaos.comparing import value_of
+from tests.chaos.comparison import value_of
 
 RATE = 100.0
 """Records a second: few, since two processors run seven JVMs."""

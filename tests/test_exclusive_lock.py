@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.turns import turn
+from tests.exclusive_lock import turn
 
 HOLDER = """
 import sys
 from pathlib import Path
-from tests.turns import turn
+from tests.exclusive_lock import turn
 with turn(Path(sys.argv[1]), alone=sys.argv[2] == "alone"):
     print("has it", flush=True)
     sys.stdin.read()

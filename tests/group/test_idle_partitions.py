@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.consumer.kit import watch_fetches
 from tests.group.kit import Recorder, Through, deadline, eventually, orders, start_member
-from tests.steps import Steps
+from tests.step_counter import Steps
 
 FEW, THOUSANDS = 50, 5_000
 SAMPLES, APART = 8, 5.0

@@ -15,8 +15,8 @@ from sarameya_handlers.landing.chain import Chain, Outcome, Settled
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Shape, Table
 from tests.conformance.contenders import Contender, Place, every
-from tests.conformance.lives import KEY, prove_leftovers_unused, run_session
-from tests.conformance.proof import chain_of
+from tests.conformance.invariants import chain_of
+from tests.conformance.sink_sessions import KEY, prove_leftovers_unused, run_session
 
 BATCH_RECORDS = 4
 """Number of records in a landing."""

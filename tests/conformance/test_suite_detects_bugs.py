@@ -16,8 +16,8 @@ from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Phase, Shape
+from tests.conformance.invariants import offsets, prove_rows
 from tests.conformance.owners import KEY, Takeover, check_zombie_loses, check_zombie_wins
-from tests.conformance.proof import offsets, prove_rows
 
 REFUSED = (AssertionError, ChainError)
 

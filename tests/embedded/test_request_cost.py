@@ -17,7 +17,7 @@ from sarameya.protocol.cluster.metadata import Broker
 from tests.embedded.api_kit import request
 from tests.embedded.group_requests import GROUP, commit, heartbeat, member
 from tests.embedded.wire_client import connected
-from tests.steps import an_hour, counted
+from tests.step_counter import an_hour, counted
 
 
 def long_poll() -> Any:

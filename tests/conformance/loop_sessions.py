@@ -17,7 +17,7 @@ from sarameya_handlers.spark.engines.keeper import RETURN_TIMEOUT
 from sarameya_handlers.spark.errors import SparkGoneError
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Shape, Table
-from tests.conformance.proof import offsets, prove_audit, prove_chain, prove_rows
+from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.handlers.kit import FakeClaim, FakeSession, batch
 
 RECORDS = 15

@@ -1,4 +1,6 @@
-"""Check with Go's compiler that sarama has the names of docs/coming-from-sarama.md: `python -m tests.docs.sarama`.
+"""Check with Go's compiler that sarama has the names of docs/coming-from-sarama.md.
+
+Run it by `python -m tests.docs.check_sarama_names`.
 
 The command needs Go and sarama's source in the version of the benchmarks. It writes the names that exist to
 golden/sarama_names.txt; the tests compare the page with this file.
@@ -13,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.docs.names import rows
+from tests.docs.name_tables import rows
 from tests.docs.pages import ROOT, page
 
 NAMES = Path(__file__).parent / "golden" / "sarama_names.txt"

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from sarameya import ErrorCode
 from sarameya.protocol.versions import Api
 from tests.group.kit import Recorder, deadline, orders, start_member
-from tests.group.traffic import of, watch
+from tests.group.received_requests import of, watch
 
 
 async def test_each_join_has_a_reason(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from kafka.protocol.consumer import FetchResponse, JoinGroupResponse
 from kafka.protocol.producer import InitProducerIdResponse
 
 from sarameya.error_codes import ErrorCode
-from tests.transcripts.answers import Names
 from tests.transcripts.batches import Batch
+from tests.transcripts.responses import Names
 from tests.transcripts.script import (
     FetchSession,
     Generation,

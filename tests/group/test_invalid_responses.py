@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from sarameya.observe import Retrying
 from tests.group.kit import Recorder, committed, deadline, orders, start_member
-from tests.net.garbling import Garble, Garbling
+from tests.net.garbling_transport import Garble, Garbling
 
 SECONDS = 60
 """Seconds for which broker 1 sends invalid responses. It is a good one for as long before and after."""

@@ -22,10 +22,10 @@ from sarameya import (
 from sarameya.handling.letters import ERRORS
 from sarameya.observe import Observer, Retrying
 from tests.group.kit import eventually
+from tests.integration.log_comparison import UNCOMMITTED, LogEnds, by_librdkafka
 from tests.integration.real_kafka import RealKafka
 from tests.integration.real_kafka.producing import Record, send
 from tests.integration.real_kafka.replicas import partitions_of
-from tests.integration.whole_logs import UNCOMMITTED, LogEnds, by_librdkafka
 
 pytestmark = pytest.mark.integration
 

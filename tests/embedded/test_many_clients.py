@@ -19,7 +19,7 @@ from sarameya.testing import memory_cluster
 from tests.embedded.api_kit import ApiKit, request
 from tests.embedded.group_requests import GROUP, heartbeat, join, sync
 from tests.embedded.wire_client import WireClient, connected
-from tests.steps import an_hour, counted
+from tests.step_counter import an_hour, counted
 
 CONNECTIONS = 2_000
 VERSIONS = request(ApiVersionsRequest, 3, client_software_name="x", client_software_version="1")
