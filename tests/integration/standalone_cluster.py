@@ -39,7 +39,7 @@ class Daemon:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    port: int
+    address: tuple[str, int]
     log: Path
     _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
 
@@ -59,7 +59,7 @@ class Daemon:
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:
             try:
-                socket.create_connection((HOST, self.port), timeout=1.0).close()
+                socket.create_connection(self.address, timeout=1.0).close()
             except OSError:
                 time.sleep(_POLL_SECONDS)
             else:
@@ -90,25 +90,27 @@ class StandaloneCluster:
         port, *ports = free_ports(1 + workers)
         self.url = f"spark://{HOST}:{port}"
         options = " ".join(quick("spark"))
-        environment = {"SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_JAVA_OPTS": options, "PYSPARK_PYTHON": sys.executable}
+        environment = {"SPARK_DAEMON_JAVA_OPTS": options, "PYSPARK_PYTHON": sys.executable}
         recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={directory}"
         self.master = Daemon(
             name="the master",
             command=_command("master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0"),
-            environment={**environment, "SPARK_MASTER_OPTS": recovery},
-            port=port,
+            environment={**environment, "SPARK_LOCAL_IP": HOST, "SPARK_MASTER_OPTS": recovery},
+            address=(HOST, port),
             log=directory / "master.log",
         )
-        worker = ("--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work")
+        worker = ("--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", "/tmp/work")
+        # An executor reads the shuffle files of another one with its own address from the disk.
+        hosts = [f"127.0.0.{number}" for number in range(2, workers + 2)]
         self.workers = [
             Daemon(
                 name=f"worker {number}",
-                command=_command("worker.Worker", *worker, "--port", str(own), self.url),
-                environment=environment,
-                port=own,
+                command=_command("worker.Worker", *worker, "--host", host, "--port", str(own), self.url),
+                environment={**environment, "SPARK_LOCAL_IP": host},
+                address=(host, own),
                 log=directory / f"worker-{number}.log",
             )
-            for number, own in enumerate(ports)
+            for number, (host, own) in enumerate(zip(hosts, ports, strict=True))
         ]
 
     def __enter__(self) -> Self:
