@@ -7,7 +7,7 @@ All codes that are missing here are fatal.
 from __future__ import annotations
 
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.reactions import Reaction, Request
+from sarameya.protocol.membership.states import Reaction, Request
 
 _WRITTEN: dict[Request, dict[Reaction, str]] = {
     Request.FIND_COORDINATOR: {

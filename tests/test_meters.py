@@ -24,8 +24,7 @@ from sarameya.observe import (
     Retrying,
     StoreUsed,
 )
-from sarameya.protocol.membership.states import TRANSITIONS, State
-from sarameya.protocol.reactions import Request
+from sarameya.protocol.membership.states import TRANSITIONS, Request, State
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -46,7 +46,7 @@
     ├── HandlerTimeoutError             a call of `MessageHandler.handle` took too long          (retriable)
     └── HandlerError                    a handler could not be found, built or run as configured
 
-`protocol/reactions.py` defines how the group membership reacts to each error code.
+`protocol/membership/states.py` defines how the group membership reacts to each error code.
 """
 
 from __future__ import annotations

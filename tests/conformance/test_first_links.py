@@ -69,8 +69,8 @@ def check_refused(contender: Contender, place: Place, error: type[ChainError], r
 def test_fault_53_suite_detects_an_unchecked_first_link(
     begin: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without `check_lost_start`, which fixed fault 53, the owner adopts a foreign link."""
-    monkeypatch.setattr("sarameya_handlers.landing.chain.check_lost_start", lambda *_: None)
+    """Without `check_chain_of_another_owner`, which fixed fault 53, the owner adopts a foreign link."""
+    monkeypatch.setattr("sarameya_handlers.landing.chain.check_chain_of_another_owner", lambda *_: None)
     table = table_named(f"parquet:{tmp_path / 'table'}")
     table.open(None)  # type: ignore[arg-type]
     owner = append_after_rival(table, Shaping(), [None, None], FOREIGN["group"], begin)

@@ -12,7 +12,7 @@ import pytest
 from sarameya import CommittedOffset
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.chain import Outcome
-from sarameya_handlers.landing.chain_start import Log, begin
+from sarameya_handlers.landing.chain_start import Log, choose_chain_start
 from sarameya_handlers.landing.errors import ChainError, RewoundTableError
 from sarameya_handlers.landing.links import CommitNote
 from sarameya_handlers.spark.tables.table import Table
@@ -58,12 +58,12 @@ def test_restored_table_stops_new_and_landing_owners(contender: Contender, place
             assert owner.append(5).outcome is Outcome.LANDED
         assert owner.chain.head is not None
         committed = CommittedOffset(20, CommitNote.of(owner.chain.head).to_metadata())
-        begin(KEY, ORIGIN, owner.chain.head, committed, Log(start=0, end=100))
+        choose_chain_start(KEY, ORIGIN, owner.chain.head, committed, Log(start=0, end=100))
         restore()
 
         found = contender.table(place).heads(spark, [KEY])[KEY]
         assert (found.number, found.to_offset) == (2, 10)
         with pytest.raises(RewoundTableError):
-            begin(KEY, ORIGIN, found, committed, Log(start=0, end=100))
+            choose_chain_start(KEY, ORIGIN, found, committed, Log(start=0, end=100))
         with pytest.raises(ChainError):
             owner.append(5)

@@ -12,7 +12,7 @@ import pytest
 
 from sarameya import CommittedOffset, Config
 from sarameya.service.app.app_file import SERVICE_KEYS
-from sarameya_handlers.landing.chain_start import Begin, Log, begin
+from sarameya_handlers.landing.chain_start import ChainStart, Log, choose_chain_start
 from sarameya_handlers.landing.errors import ChainError, ForgottenChainError
 from sarameya_handlers.landing.links import Link, Origin
 from sarameya_handlers.spark.delta.checks import KEPT_BY_DEFAULT
@@ -36,8 +36,8 @@ DAY = 24 * 3600
 
 def starts(
     head: Link | None = HEAD, committed: CommittedOffset | None = None, log: Log = LOG, origin: Origin = ORIGIN
-) -> Callable[[bool], Begin]:
-    return lambda leaves_out: begin(KEY, origin, head, committed, log, may_leave_out=leaves_out)
+) -> Callable[[bool], ChainStart]:
+    return lambda leaves_out: choose_chain_start(KEY, origin, head, committed, log, may_leave_out=leaves_out)
 
 
 FOUND = {
@@ -82,9 +82,9 @@ def test_owner_starts_as_documented(found: str) -> None:
     documented = table("found")[found]
     for start in FOUND[found]:
         if documented.startswith("starts at the chain's end"):
-            assert start(False) == Begin(HEAD.to_offset)
+            assert start(False) == ChainStart(HEAD.to_offset)
         elif documented.startswith("starts at the commit"):
-            assert start(False) == Begin(93)
+            assert start(False) == ChainStart(93)
         else:
             assert documented.startswith("stops")
             with pytest.raises(ChainError):

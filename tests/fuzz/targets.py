@@ -81,7 +81,7 @@ def _interpret(api: Api, response: Any) -> None:
         case Api.DESCRIBE_GROUPS:
             [described_groups.classic_group(group, broker) for group in response.groups]
         case Api.CONSUMER_GROUP_DESCRIBE:
-            [described_groups.broker_led_group(group, broker) for group in response.groups]
+            [described_groups.consumer_group(group, broker) for group in response.groups]
         case Api.JOIN_GROUP:
             [decode_subscription(member.metadata) for member in response.members]
         case Api.SYNC_GROUP:

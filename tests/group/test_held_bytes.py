@@ -1,4 +1,4 @@
-"""Bytes of the budget that claims hold: all are released once, however the claim stops.
+"""Each claim releases all bytes that it holds of `fetch_buffer_bytes`, exactly once, however it stops.
 
 Every test that starts a member also checks that nothing is held after its end (`kit.start_member`).
 """
@@ -53,7 +53,7 @@ def produce(cluster: EmbeddedCluster, partitions: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("stuck", [StuckClaims, StuckStreams])
-async def test_cancelled_consume_leaves_all_messages_to_the_next(
+async def test_cancelled_consume_loses_no_message(
     autojump_clock: MockClock, stuck: Callable[[], ConsumerGroupHandler]
 ) -> None:
     config = Config(offset_initial="oldest", fetch_buffer_bytes=100_000, fetch_max_partition_bytes=10_000)

@@ -27,6 +27,7 @@ async def test_each_join_has_a_reason(autojump_clock: MockClock, monkeypatch: py
         await trio.sleep(10)
         member.group.subscribe(["orders", "returns"])
         await handler.until(lambda: len(handler.sessions) == 4)
+        # Each join without a member id is sent twice (KIP-394).
         assert [request.body.reason for request in of(received, Api.JOIN_GROUP)] == [
             "the member starts",
             "the member starts",

@@ -18,7 +18,7 @@ from sarameya.errors import (
     UnknownTopicError,
 )
 from sarameya.observe import ClaimStarted, Retrying, SessionEnding
-from sarameya.protocol.reactions import Reaction, Request
+from sarameya.protocol.membership.states import Reaction, Request
 from sarameya.protocol.versions import Api
 from tests.expected_reactions import REACTIONS
 from tests.group.kit import Recorder, Running, deadline, eventually, failure, fill, orders, start_member

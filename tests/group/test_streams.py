@@ -44,7 +44,7 @@ class Streaming(StreamHandler):
 
     def __init__(self, streams: int = 1, on_message: OnMessage | None = None, *, by_batch: bool = False) -> None:
         self.streams = streams
-        self.feeds: list[Stream] = []
+        self.fetcher: list[Stream] = []
         self.taken: list[tuple[int, int, int]] = []
         """(stream, partition, offset) of each message."""
         self.calls: list[str] = []
@@ -54,14 +54,14 @@ class Streaming(StreamHandler):
 
     async def setup(self, session: Session) -> None:
         self.session = session
-        self.feeds = []
+        self.fetcher = []
         self.calls.append("setup")
 
     async def partitions_revoked(self, session: Session, partitions: Sequence[TopicPartition]) -> None:
         self.calls.append(f"revoked {' '.join(str(tp.partition) for tp in partitions)}")
 
     async def consume_stream(self, session: Session, stream: Stream) -> None:
-        self.feeds.append(stream)
+        self.fetcher.append(stream)
         async for item in stream.batches() if self._by_batch else stream:
             for message in [item] if isinstance(item, Message) else item:
                 self.taken.append((stream.index, message.partition, message.offset))
@@ -78,7 +78,7 @@ class Streaming(StreamHandler):
 
     def partitions(self) -> list[list[int]]:
         """Return the partitions of each stream."""
-        return [[tp.partition for tp in feed.claims] for feed in sorted(self.feeds, key=lambda feed: feed.index)]
+        return [[tp.partition for tp in feed.claims] for feed in sorted(self.fetcher, key=lambda feed: feed.index)]
 
 
 def many(cluster: EmbeddedCluster, number: int, batches: int, size: int) -> None:
@@ -125,7 +125,7 @@ async def test_stream_reads_each_partition_in_order_and_commits(autojump_clock: 
         handler = Streaming(by_batch=by_batch)
         member = await start_member(nursery, cluster, handler)
         await eventually(lambda: len(handler.taken) == 45)
-        (feed,) = handler.feeds
+        (feed,) = handler.fetcher
         assert {tp.partition: claim.position for tp, claim in feed.claims.items()} == {0: 12, 1: 15, 2: 18}
         fill(cluster, 5, 1)
         await eventually(lambda: len(handler.taken) == 50)
@@ -222,7 +222,7 @@ async def test_paused_partition_of_a_stream_leaves_the_others_reading(autojump_c
         await eventually(lambda: len(handler.offsets(1)) == 15)
         await trio.sleep(60)
         assert handler.offsets(0) == [0, 1]
-        assert handler.feeds[0].claims[partition(0)].position == 2
+        assert handler.fetcher[0].claims[partition(0)].position == 2
         member.group.resume([partition(0)])
         await eventually(lambda: handler.offsets(0) == list(range(15)))
 
@@ -403,7 +403,7 @@ async def test_stream_without_partitions_waits_for_added_ones(autojump_clock: Mo
     async with orders(2) as cluster, deadline() as nursery:
         handler = Streaming(3)
         member = await start_member(nursery, cluster, handler, metadata_max_age=5.0, **COOPERATIVE)
-        await eventually(lambda: len(handler.feeds) == 3)
+        await eventually(lambda: len(handler.fetcher) == 3)
         assert handler.partitions() == [[0], [1], []]
         cluster.add_partitions("orders", 5)
         await eventually(lambda: handler.partitions() == [[0, 3], [1, 4], [2]])
@@ -420,7 +420,7 @@ async def start_second_member(
     """Start a second member. Return the seconds until its first claim, and its handler."""
     began, second = trio.current_time(), Streaming()
     await start_member(nursery, cluster, second, heartbeat_interval=1.0, **COOPERATIVE)
-    await eventually(lambda: bool(second.feeds) and bool(second.feeds[0].claims))
+    await eventually(lambda: bool(second.fetcher) and bool(second.fetcher[0].claims))
     assert len(member.seen(SessionStarted)) == 1
     return trio.current_time() - began, second
 

@@ -27,7 +27,7 @@ from sarameya_handlers.audit.commands.sweep_command import restate_heads
 from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.audit.rewind_plan import plan_rewind
 from sarameya_handlers.audit.verify.findings import Code, Severity
-from sarameya_handlers.landing.chain_start import Log, begin
+from sarameya_handlers.landing.chain_start import Log, choose_chain_start
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Kind, Link
 from sarameya_handlers.spark.shaping.shaping import Shaping
@@ -184,7 +184,7 @@ def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
         lake.restore(version)
         [head] = lake.table.heads(lake.spark, [KEY]).values()
         with pytest.raises(ChainError, match="restored"):
-            begin(KEY, head.origin, head, committed[KEY.topic_partition], LOG)
+            choose_chain_start(KEY, head.origin, head, committed[KEY.topic_partition], LOG)
 
     chains = read_chains(lake.spark, lake.table, version)
     moves = {move.key: move for move in plan_rewind(chains, {"billing": GroupFacts(committed=committed)}, logs)}
@@ -197,7 +197,7 @@ def test_restored_table_lands_after_a_rewind(lake: Lake, order: str) -> None:
         lake.restore(version)
     heads = lake.table.heads(lake.spark, [KEY, OTHER])
     assert {key: head.attempt for key, head in heads.items()} == {KEY: chain[1].attempt}
-    chain_start = begin(KEY, heads[KEY].origin, heads[KEY], moves[KEY].after, LOG)
+    chain_start = choose_chain_start(KEY, heads[KEY].origin, heads[KEY], moves[KEY].after, LOG)
     assert chain_start.offset == 9
     again = [attrs.evolve(link, number=n) for n, link in zip((3, 4), links(KEY, 15, 30, start=9), strict=True)]
     lake.land(*again, *links(OTHER, 3, start=moves[OTHER].after.offset))

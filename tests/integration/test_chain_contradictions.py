@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 HANDLER = """
 from sarameya import CommittedOffset, ConsumerGroupHandler
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
-from sarameya_handlers.landing.chain_start import Log, begin
+from sarameya_handlers.landing.chain_start import Log, choose_chain_start
 
 class Moved(ConsumerGroupHandler):
     "Behaves like the sink when the group's offset was moved beyond the chain's end."
@@ -22,7 +22,7 @@ class Moved(ConsumerGroupHandler):
         print("start_offset", flush=True)
         key, origin = ChainKey("sarameya", *partition), Origin(group="g", topic_id="1" * 32)
         head = Link(key=key, number=1, from_offset=0, to_offset=9, attempt="a", origin=origin, leader_epoch=0)
-        begin(key, origin, head, CommittedOffset(20), Log(start=0, end=30))
+        choose_chain_start(key, origin, head, CommittedOffset(20), Log(start=0, end=30))
 
     async def consume_claim(self, session, claim):
         raise AssertionError("nothing may be read")
@@ -32,7 +32,7 @@ class Foreign(ConsumerGroupHandler):
     async def start_offset(self, partition, committed):
         key, before = ChainKey("sarameya", *partition), Origin(group="g", topic_id="1" * 32)
         head = Link(key=key, number=1, from_offset=0, to_offset=9, attempt="a", origin=before, leader_epoch=0)
-        begin(key, Origin(group="g", topic_id="2" * 32), head, committed, Log(start=0, end=0))
+        choose_chain_start(key, Origin(group="g", topic_id="2" * 32), head, committed, Log(start=0, end=0))
 
     async def consume_claim(self, session, claim):
         raise AssertionError("nothing may be read")

@@ -15,7 +15,6 @@ from sarameya.protocol.membership.messages import (
     MembershipLost,
     PrepareRebalance,
 )
-from sarameya.protocol.rebalance import diff
 from tests.model.environment import Surroundings
 from tests.model.leader import Leader
 from tests.model.offsets import Offsets
@@ -121,12 +120,12 @@ class ClientSession:
         assigned, self._next = self._next, None
         assignment = self._leader.decode(assigned.generation, assigned.assignment)
         assert self.is_cooperative or not self._owned, f"assigned while {sorted(self._owned)} is owned"
-        change = diff(self._owned.keys() | self.claimed, topic_partitions(assignment))
-        revoked = [partition for partition in change.revoked if partition in self._owned]
+        missing = (self._owned.keys() | self.claimed).difference(topic_partitions(assignment))
+        revoked = sorted(missing & self._owned.keys())
         self._offsets.generation = assigned.generation
         self._owned.update({tp: self._owned.get(tp) for tp in topic_partitions(assignment)})
         self._offsets.fetch()
-        if change.revoked:
+        if missing:
             # Also if only partitions are concerned that the join named and that have been revoked since: the group
             # assigns them to another member only after we have joined again.
             deadline = self._scheduler.now + self._timing.rebalance_timeout

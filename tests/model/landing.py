@@ -15,7 +15,7 @@ import attrs
 
 from sarameya import CommittedOffset
 from sarameya_handlers.landing.chain import AttemptState, Chain, Outcome
-from sarameya_handlers.landing.chain_start import Begin, Log, begin
+from sarameya_handlers.landing.chain_start import ChainStart, Log, choose_chain_start
 from sarameya_handlers.landing.errors import ChainError, ForeignChainError, ForgottenChainError, MovedCommitError
 from sarameya_handlers.landing.links import UNKNOWN_BEGIN, ChainKey, CommitNote, Kind, Link, Origin, check_chain
 from tests.model.landing_tables import RETENTION, Commit, Table
@@ -221,11 +221,11 @@ def by_adopting(claim: Claim, found: list[Link]) -> Outcome:
 
 def without_begin(
     key: ChainKey, origin: Origin, head: Link | None, committed: CommittedOffset | None, log: Log
-) -> Begin:
+) -> ChainStart:
     """Show the bug of a start that accepts a group whose committed offset is before the chain's first link."""
     if head is not None:
         head = attrs.evolve(head, origin=attrs.evolve(head.origin, begin=UNKNOWN_BEGIN))
-    return begin(key, origin, head, committed, log)
+    return choose_chain_start(key, origin, head, committed, log)
 
 
 @attrs.define(eq=False)
@@ -238,7 +238,7 @@ class World:
     end_of: Callable[[Claim, tuple[int, ...], int], int] = by_position
     restates: bool = True
     origin: Origin = ORIGIN
-    begin: Callable[[ChainKey, Origin, Link | None, CommittedOffset | None, Log], Begin] = begin
+    begin: Callable[[ChainKey, Origin, Link | None, CommittedOffset | None, Log], ChainStart] = choose_chain_start
     now: int = 0
     logs: dict[ChainKey, Records] = attrs.field(init=False)
     committed: dict[ChainKey, CommittedOffset] = attrs.field(factory=dict)

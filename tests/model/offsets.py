@@ -10,8 +10,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.protocol.membership.machine import Membership
 from sarameya.protocol.membership.messages import CommitRefused, CoordinatorLost, Event
-from sarameya.protocol.membership.states import COMMITTING, State
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from sarameya.protocol.membership.states import COMMITTING, Reaction, Request, State, reaction_to
 from tests.model.brokers import GROUP, Body, FetchRequest
 
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})

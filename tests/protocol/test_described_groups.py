@@ -9,13 +9,13 @@ from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse
 
 from sarameya.protocol.assignors.base import Subscription
 from sarameya.protocol.cluster.described_groups import (
-    BROKER_LED,
     CLASSIC,
+    CONSUMER,
     DescribedGroup,
     DescribedMember,
     ListedGroup,
-    broker_led_group,
     classic_group,
+    consumer_group,
     listed_groups,
 )
 from sarameya.protocol.cluster.metadata import Broker
@@ -24,7 +24,7 @@ from sarameya.protocol.schemas import ConsumerGroupDescribeResponse
 
 BROKER = Broker(1, "kafka", 9092)
 Classic = DescribeGroupsResponse.DescribedGroup
-BrokerLed = ConsumerGroupDescribeResponse.DescribedGroup
+ConsumerType = ConsumerGroupDescribeResponse.DescribedGroup
 
 
 def classic(*members: Any, state: str = "Stable", protocol_type: str = "consumer") -> DescribedGroup:
@@ -109,8 +109,8 @@ def test_members_are_ordered_by_client_then_by_id() -> None:
     assert [member.client_id for member in group.members] == ["a", "b", "c"]
 
 
-def broker_led_member(topics: list[str], assigned: dict[str, list[int]]) -> Any:
-    member = BrokerLed.Member
+def consumer_member(topics: list[str], assigned: dict[str, list[int]]) -> Any:
+    member = ConsumerType.Member
     rows = [
         member.Assignment.TopicPartitions(topic_name=topic, partitions=numbers) for topic, numbers in assigned.items()
     ]
@@ -124,18 +124,18 @@ def broker_led_member(topics: list[str], assigned: dict[str, list[int]]) -> Any:
     )
 
 
-def test_broker_led_group_describes_its_assignments() -> None:
-    described = BrokerLed(
+def test_consumer_group_describes_its_assignments() -> None:
+    described = ConsumerType(
         group_id="g",
         group_state="Reconciling",
         assignor_name="uniform",
-        members=[broker_led_member(["orders"], {"orders": [3, 0]})],
+        members=[consumer_member(["orders"], {"orders": [3, 0]})],
     )
-    assert broker_led_group(described, BROKER) == DescribedGroup(
+    assert consumer_group(described, BROKER) == DescribedGroup(
         "g",
         "Reconciling",
         BROKER,
-        BROKER_LED,
+        CONSUMER,
         "consumer",
         "uniform",
         (DescribedMember("m", "c", "/h", None, ("orders",), {"orders": (0, 3)}),),
@@ -143,8 +143,8 @@ def test_broker_led_group_describes_its_assignments() -> None:
 
 
 def test_topics_of_a_pattern_are_the_assigned_ones() -> None:
-    described = BrokerLed(group_id="g", group_state="Stable", members=[broker_led_member([], {"b": [0], "a": [1]})])
-    assert broker_led_group(described, BROKER).members[0].topics == ("a", "b")
+    described = ConsumerType(group_id="g", group_state="Stable", members=[consumer_member([], {"b": [0], "a": [1]})])
+    assert consumer_group(described, BROKER).members[0].topics == ("a", "b")
 
 
 def test_old_broker_lists_neither_state_nor_type() -> None:

@@ -57,10 +57,12 @@ from sarameya.protocol.membership.states import (
     TRANSITIONS,
     IllegalTransitionError,
     Input,
+    Reaction,
+    Request,
     State,
     next_state,
+    reaction_to,
 )
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 C = TypeVar("C")
 BACKOFF = 0.1

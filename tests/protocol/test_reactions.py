@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarameya.error_codes import ErrorCode
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from sarameya.protocol.membership.states import Reaction, Request, reaction_to
 from tests.expected_reactions import REACTIONS
 
 

@@ -15,11 +15,9 @@ from sarameya.errors import ProtocolError
 from sarameya.model import TopicPartition
 from sarameya.protocol.assignors import Subscription
 from sarameya.protocol.rebalance import (
-    Change,
     decode_assignment,
     decode_subscription,
     decode_user_data,
-    diff,
     encode_assignment,
     encode_subscription,
     encode_user_data,
@@ -269,9 +267,3 @@ def test_any_user_data_with_our_suffix_is_ours_or_untouched(start, number):
     data = start + encode_user_data(None, ADDED)[-27:-8] + struct.pack(">ii", number, -1)
     own, added = decode_user_data(data)
     assert (own, added) == (data, []) or (len(own or b"") + 1 == number or own is None)
-
-
-def test_difference_of_assignments_keeps_revokes_and_adds() -> None:
-    a, b, c = (TopicPartition("orders", number) for number in range(3))
-    assert diff([b, a], [c, b]) == Change(kept=(b,), revoked=(a,), added=(c,))
-    assert diff([], [b, a]) == Change(added=(a, b))

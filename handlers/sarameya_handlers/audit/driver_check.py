@@ -1,4 +1,4 @@
-"""Checks that a command may commit to a table with its own Spark driver, while members may have theirs.
+"""Check that no other Spark driver commits to a table while a command with its own driver does.
 
 Some tables (Delta, and Iceberg in a Hadoop catalog, on a local or mounted file system) lose a commit if two drivers
 commit at once. Members with their own driver hold a lease of such a table. Members that share a Spark Connect server
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _ADVICE = "if members share a Spark Connect server, use that (--spark sc://HOST:PORT), else stop them meanwhile, "
 
 
-def claim_driver(spark: SparkSession, table: Table, *, is_single: bool) -> None:
+def lock_for_driver(spark: SparkSession, table: Table, *, confirmed: bool) -> None:
     """Make this process's driver the only one that commits to the table, if the table needs that.
 
     Args:
         spark: A session of this process's driver.
         table: The table.
-        is_single: The operator confirms that no other driver commits.
+        confirmed: The operator confirms that no other driver commits.
 
     Raises:
         ConfigError: The operator does not confirm it.
@@ -34,7 +34,7 @@ def claim_driver(spark: SparkSession, table: Table, *, is_single: bool) -> None:
     lock = table.driver_lock(spark)
     if lock is None:
         return
-    if not is_single:
+    if not confirmed:
         raise ConfigError(
             "--single-driver",
             False,

@@ -11,7 +11,7 @@ from sarameya import CommittedOffset, TopicPartition
 from sarameya.service import counted, table
 from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.audit.wording import offsets
-from sarameya_handlers.landing.chain_start import Log, begin
+from sarameya_handlers.landing.chain_start import Log, choose_chain_start
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
 
@@ -145,7 +145,9 @@ def _refusal(key: ChainKey, origin: Origin, head: Link | None, commit: Committed
     if log.start is not None and log.end is not None:
         known = Log(start=log.start, end=log.end, epoch_end=log.epoch_end)
     try:
-        begin(key, Origin(group=origin.group, topic_id=log.topic_id or origin.topic_id), head, commit, known)
+        choose_chain_start(
+            key, Origin(group=origin.group, topic_id=log.topic_id or origin.topic_id), head, commit, known
+        )
     except ChainError as error:
         return str(error)
     return ""

@@ -1,8 +1,9 @@
 """The plan of a sweep: the leftovers to remove, and the chains whose heads are restated first. Pure.
 
 The process that left a file may be suspended, not dead. When it continues, it appends its link if no other owner has
-used the number, and its data must exist then. So the sweep uses the number first: a chain without a newer link gets an
-empty one that restates its head. After that no older attempt can win, however late its process continues.
+appended one of the same number, and its data must exist then. So the sweep uses the number first: a chain without a
+newer link gets an empty one that restates its head. After that no older attempt can win, however late its process
+continues.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SKEW = 300.0
 
 @attrs.frozen(slots=True, kw_only=True)
 class Swept:
-    """A leftover, and the result of its removal."""
+    """A leftover in a sweep: whether it is due, and the result of its removal."""
 
     leftover: Leftover
     age: float
@@ -112,9 +113,12 @@ def _unpublished(sweep: Sweep) -> Iterator[str]:
     for found in sweep.unpublished:
         rows = f"up to {amount(found.rows, 'row')}"
         if sweep.is_executed:
-            yield f"{found.what} was not finished, plain readers missed {rows}: it is finished now."
+            yield f"{found.what} was not published, and plain readers missed {rows}. It is published now."
         else:
-            yield f"{found.what} is not finished, plain readers miss {rows}: --execute finishes it, whatever its age."
+            yield (
+                f"{found.what} is not published, and plain readers miss {rows}. --execute publishes it; "
+                "--older-than does not apply."
+            )
 
 
 def _fate(swept: Swept, executed: bool) -> str:

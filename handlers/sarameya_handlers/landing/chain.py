@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 import attrs
 
-from sarameya_handlers.landing.chain_start import check_lost_start
+from sarameya_handlers.landing.chain_start import check_chain_of_another_owner
 from sarameya_handlers.landing.errors import BrokenChainError, RewoundTableError
 from sarameya_handlers.landing.links import UNKNOWN_COUNT, UNKNOWN_EPOCH, ChainKey, Kind, Link, Origin, check_chain
 
@@ -158,7 +158,7 @@ class Chain:
             )
         ours = self._tried.get(found[0].attempt)
         if self.head is None and ours is None:
-            check_lost_start(found, self.origin, min(link.from_offset for link in self._tried.values()))
+            check_chain_of_another_owner(found, self.origin, min(link.from_offset for link in self._tried.values()))
         self.head = found[-1]
         self._tried = {}
         self.state = AttemptState.READY

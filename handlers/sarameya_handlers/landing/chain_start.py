@@ -47,8 +47,8 @@ class Gap:
 
 
 @attrs.frozen(slots=True)
-class Begin:
-    """Start of reading."""
+class ChainStart:
+    """Start of reading for the next link of a chain."""
 
     offset: int | None
     """None: the group's offset policy decides."""
@@ -56,7 +56,7 @@ class Begin:
     """Gap to be appended to the chain before any records are."""
 
 
-def begin(
+def choose_chain_start(
     key: ChainKey,
     origin: Origin,
     head: Link | None,
@@ -64,7 +64,7 @@ def begin(
     log: Log,
     *,
     may_leave_out: bool = False,
-) -> Begin:
+) -> ChainStart:
     """Return where to start reading a partition.
 
     Args:
@@ -88,24 +88,24 @@ def begin(
     if head is None:
         return _without_chain(key, committed, note)
     _check_origin(head, origin)
-    if committed is not None and note is None:
+    if committed is not None and note is None:  # not a sink's commit: the offset was reset
         _check_begin(head, committed.offset)
-    if committed is not None and note is None and committed.offset > head.to_offset:
-        _check_moved(head, committed, log, may_leave_out)
-        return _within_log(head, committed.offset, log, may_leave_out, reason=MOVED)
+        if committed.offset > head.to_offset:
+            _check_moved(head, committed, log, may_leave_out)
+            return _within_log(head, committed.offset, log, may_leave_out, reason=MOVED)
     return _within_log(head, _against_commit(head, committed, note), log, may_leave_out)
 
 
-def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: CommitNote | None) -> Begin:
+def _without_chain(key: ChainKey, committed: CommittedOffset | None, note: CommitNote | None) -> ChainStart:
     if note is not None:
         raise RewoundTableError(
             f"{key}: the table has no link, but the group has committed link {note.number}. Was the table dropped or "
             "restored? Restore it, or reset the group's offsets to land everything again."
         )
-    return Begin(committed.offset if committed else None)
+    return ChainStart(committed.offset if committed else None)
 
 
-def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None:
+def check_chain_of_another_owner(found: Sequence[Link], origin: Origin, offset: int) -> None:
     """Check links that another owner appended to a chain that this owner was about to start at `offset`.
 
     The owner may continue after them only if a start after them would have been allowed.
@@ -116,6 +116,7 @@ def check_lost_start(found: Sequence[Link], origin: Origin, offset: int) -> None
     """
     first, newest = found[0], found[-1]
     _check_origin(newest, origin)
+    # The first link that was found defines where the chain starts.
     _check_begin(attrs.evolve(newest, origin=attrs.evolve(newest.origin, begin=first.from_offset)), offset)
     if offset > newest.to_offset:
         raise MovedCommitError(
@@ -129,8 +130,8 @@ def _check_origin(head: Link, origin: Origin) -> None:
     if head.origin.group != origin.group:
         raise ForeignChainError(
             f"the table's chain {head.key} belongs to group {head.origin.group!r} ({head}), and this is group "
-            f"{origin.group!r}: use that group, or another table. Set `name` under [handler.options] only to have "
-            "every record in this table a second time."
+            f"{origin.group!r}: use that group, or another table. Another `name` under [handler.options] lands "
+            "every record a second time."
         )
     if not head.origin.is_of_another_topic(origin):
         return
@@ -198,7 +199,7 @@ def _against_commit(head: Link, committed: CommittedOffset | None, note: CommitN
     return committed.offset
 
 
-def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reason: str = "") -> Begin:
+def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reason: str = "") -> ChainStart:
     """Return the start at `offset`, or at the log's start after a gap.
 
     `reason` says why records between the head and `offset` do not land; it is empty if there are none.
@@ -211,11 +212,11 @@ def _within_log(head: Link, offset: int, log: Log, may_leave_out: bool, *, reaso
             "in a new one."
         )
     if log.start <= offset:
-        return Begin(offset, Gap(head.to_offset, offset, reason) if reason else None)
+        return ChainStart(offset, Gap(head.to_offset, offset, reason) if reason else None)
     if not may_leave_out:
         raise LostRecordsError(
             f"{head}: the log starts at {log.start}: the records from {offset} on were deleted before they landed. "
             "To continue without them, set on_missing = 'leave_out'."
         )
     reason = f"{reason}; from {offset} on, {RETENTION}" if reason else RETENTION
-    return Begin(log.start, Gap(head.to_offset, log.start, reason))
+    return ChainStart(log.start, Gap(head.to_offset, log.start, reason))

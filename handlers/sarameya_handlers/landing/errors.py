@@ -6,7 +6,7 @@ from sarameya import HandlerError, SarameyaError
 
 
 class ChainError(SarameyaError):
-    """Landing the partition any further would lose or repeat records.
+    """To continue the chain (landing/__init__.py) would lose or repeat records.
 
     A retry finds the same: a person has to change the table, the group's offset, or the app file first.
     """
@@ -39,4 +39,4 @@ class LostRecordsError(ChainError):
 
 
 class UnansweredError(OSError):
-    """The outcome of a put is unknown: the file may have got its name, or may still get it."""
+    """The outcome of a put is unknown: the put may have succeeded, or may still succeed."""

@@ -36,7 +36,8 @@ class Kind(StrEnum):
     GAP = "gap"
     """Records of the range that are not in the table, on purpose: `Link.reason` says why."""
     RESTATED = "restated"
-    """No records: an empty link after the head. It keeps the head in the table's history, or stops older attempts."""
+    """An empty link after the head. It keeps the chain in the table's history, which expires; or it takes the next
+    number, so that the attempt of a suspended owner fails."""
 
 
 @attrs.frozen(slots=True, order=True)
@@ -126,7 +127,7 @@ class Link:
     reason: str = ""
     tried_at: int = 0
     """Time of the attempt by its owner's wall clock, in milliseconds since 1970. Shown to people, and used to restate
-    idle heads in time. Nothing else depends on it."""
+    idle heads before the table's history expires. Nothing else depends on it."""
 
     def __attrs_post_init__(self) -> None:
         if problem := self._problem():
@@ -209,7 +210,7 @@ def check_chain(links: Iterable[Link]) -> None:
 
 @attrs.frozen(slots=True)
 class CommitNote:
-    """Note in a commit's metadata: link `number`, written by `attempt`, was the sink's head."""
+    """Note in a commit's metadata: link `number`, written by `attempt`, was the chain's head."""
 
     sink: str
     number: int
@@ -237,7 +238,7 @@ class CommitNote:
             attempt=self.attempt,
             origin=origin,
             leader_epoch=leader_epoch,
-            kind=Kind.RESTATED,
+            kind=Kind.RESTATED,  # without a range: the commit does not have the start offset
         )
 
     def to_metadata(self) -> str:

@@ -125,7 +125,7 @@ class Source:
     """The source of one session's records."""
 
     lookup: Lookup
-    feeds: LogReader
+    fetcher: LogReader
     logs: LogFacts
 
 

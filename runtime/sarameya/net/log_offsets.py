@@ -61,7 +61,8 @@ class LogOffset:
     leader_epoch: int = NO_LEADER_EPOCH
     """Leader epoch at that offset. A later truncation below the offset is detected by it (KIP-320)."""
     lookup_epoch: int = NO_LEADER_EPOCH
-    """Epoch of the leader that reported the offset, by our metadata. That leader need not be asked to confirm it."""
+    """Epoch of the leader that reported the offset, by our metadata. This leader needs no OffsetForLeaderEpoch request
+    for the offset (KIP-320)."""
 
 
 @attrs.define(slots=True)

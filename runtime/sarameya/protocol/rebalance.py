@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from sarameya.errors import ProtocolError
@@ -27,24 +26,6 @@ PROTOCOL_TYPE = "consumer"
 
 # 1: owned partitions (KIP-429), 2: generation (KIP-792), 3: rack (KIP-881).
 _VERSION = 3
-
-
-@attrs.frozen(slots=True)
-class Change:
-    """Difference between owned and assigned partitions. Each part is sorted."""
-
-    kept: tuple[TopicPartition, ...] = ()
-    revoked: tuple[TopicPartition, ...] = ()
-    added: tuple[TopicPartition, ...] = ()
-
-
-def diff(owned: Iterable[TopicPartition], assigned: Iterable[TopicPartition]) -> Change:
-    """Compare the owned with the assigned partitions (KIP-429).
-
-    Under an eager assignor no partition is owned any more, so all assigned partitions are added.
-    """
-    before, after = frozenset(owned), frozenset(assigned)
-    return Change(tuple(sorted(before & after)), tuple(sorted(before - after)), tuple(sorted(after - before)))
 
 
 def encode_subscription(subscription: Subscription) -> bytes:

@@ -15,7 +15,7 @@ from sarameya.group.session_machine.messages import Notice
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.net.coordinator import FetchedOffsets
 from sarameya.protocol.membership.messages import CommitRefused, Event, Fail, LeaveWanted, MembershipLost
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from sarameya.protocol.membership.states import Reaction, Request, reaction_to
 from sarameya.protocol.subscription import Growth
 
 _NODE = 0

@@ -18,7 +18,7 @@ from sarameya.service.cli import main
 from sarameya_handlers.audit.commands import arguments
 from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.audit.rewind_plan import ChainRewind, Chains, plan_rewind
-from sarameya_handlers.landing.chain_start import Begin, Log, begin
+from sarameya_handlers.landing.chain_start import ChainStart, Log, choose_chain_start
 from sarameya_handlers.landing.errors import RewoundTableError
 from sarameya_handlers.landing.links import ChainKey, CommitNote, Link
 from tests.group.kit import Recorder
@@ -72,23 +72,23 @@ def test_start_accepts_the_commit_of_any_rewind(links: tuple[Link, ...], data: s
         assert move.problem == ""
         after = move.after or before
         assert after is not None
-        began = begin(KEY, then.origin, then, after, log)
+        began = choose_chain_start(KEY, then.origin, then, after, log)
         assert began.gap is None
         assert began.offset is not None
         assert then.to_offset <= began.offset <= max(then.to_offset, after.offset)
         if move.after is not None:
-            assert began == Begin(then.to_offset)
+            assert began == ChainStart(then.to_offset)
         # Rewound before the table is restored: nothing is lost, nothing is landed twice.
-        assert begin(KEY, then.origin, head, after, log).offset in (head.to_offset, after.offset)
+        assert choose_chain_start(KEY, then.origin, head, after, log).offset in (head.to_offset, after.offset)
 
 
 def test_restored_table_is_accepted_only_after_the_rewind() -> None:
     log = Log(start=0, end=50)
     with pytest.raises(RewoundTableError, match="rewind the group"):
-        begin(KEY, ORIGIN, LINKS[0], commit_of(LINKS[2]), log)
+        choose_chain_start(KEY, ORIGIN, LINKS[0], commit_of(LINKS[2]), log)
     [move] = plan(LINKS[:1], LINKS[:1], commit_of(LINKS[2]))
     assert (move.after, move.problem) == (commit_of(LINKS[0]), "")
-    assert begin(KEY, ORIGIN, LINKS[0], move.after, log) == Begin(4)
+    assert choose_chain_start(KEY, ORIGIN, LINKS[0], move.after, log) == ChainStart(4)
 
 
 def test_matching_commit_is_kept_also_beyond_the_head() -> None:
@@ -101,7 +101,7 @@ def test_chain_that_did_not_exist_goes_back_to_its_start() -> None:
     [move] = plan(LINKS, [], commit_of(LINKS[2]), first={KEY: LINKS[0]})
     assert move.after == CommittedOffset(2)
     assert move.remark == "the chain did not exist yet: back to its first offset"
-    assert begin(KEY, ORIGIN, None, move.after, Log(start=0, end=50)) == Begin(2)
+    assert choose_chain_start(KEY, ORIGIN, None, move.after, Log(start=0, end=50)) == ChainStart(2)
 
 
 @pytest.mark.parametrize("first", [{}, {KEY: LINKS[1]}], ids=["nothing", "not its first link"])

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sarameya import CommittedOffset
-from sarameya_handlers.landing.chain_start import Begin, Gap, Log, begin
+from sarameya_handlers.landing.chain_start import MOVED, ChainStart, Gap, Log, choose_chain_start
 from sarameya_handlers.landing.errors import (
     ChainError,
     ForeignChainError,
@@ -56,7 +56,7 @@ def noted(offset: int, number: int, attempt: str, sink: str = "warehouse") -> Co
 def test_start_offset_follows_the_head_and_the_commit(
     head: Link | None, committed: CommittedOffset | None, offset: int | None
 ) -> None:
-    assert begin(KEY, ORIGIN, head, committed, LOG) == Begin(offset)
+    assert choose_chain_start(KEY, ORIGIN, head, committed, LOG) == ChainStart(offset)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_contradicting_commit_or_table_raises(
     head: Link | None, committed: CommittedOffset | None, error: type[ChainError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        begin(KEY, ORIGIN, head, committed, LOG)
+        choose_chain_start(KEY, ORIGIN, head, committed, LOG)
 
 
 @pytest.mark.parametrize(
@@ -97,38 +97,42 @@ def test_contradicting_commit_or_table_raises(
 )
 def test_log_truncated_before_the_head_raises(log: Log) -> None:
     with pytest.raises(LostRecordsError, match="log was truncated at 89"):
-        begin(KEY, ORIGIN, HEAD, None, log)
+        choose_chain_start(KEY, ORIGIN, HEAD, None, log)
 
 
 def test_epoch_end_is_ignored_for_a_head_without_an_epoch() -> None:
     log = Log(start=0, end=1000, epoch_end=89)
-    assert begin(KEY, ORIGIN, attrs.evolve(HEAD, leader_epoch=-1), None, log) == Begin(90)
+    assert choose_chain_start(KEY, ORIGIN, attrs.evolve(HEAD, leader_epoch=-1), None, log) == ChainStart(90)
 
 
 def test_records_removed_before_they_landed_raise() -> None:
     with pytest.raises(LostRecordsError, match="the log starts at 91"):
-        begin(KEY, ORIGIN, HEAD, None, Log(start=91, end=1000))
+        choose_chain_start(KEY, ORIGIN, HEAD, None, Log(start=91, end=1000))
 
 
 def test_removed_records_are_a_gap_if_allowed() -> None:
-    found = begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=120, end=1000), may_leave_out=True)
-    assert found == Begin(120, Gap(90, 120, "retention has removed them before they were read"))
+    found = choose_chain_start(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=120, end=1000), may_leave_out=True)
+    assert found == ChainStart(120, Gap(90, 120, "retention has removed them before they were read"))
 
 
 @pytest.mark.parametrize(
     ("committed", "log", "found"),
     [
-        (CommittedOffset(140), LOG, Begin(140, Gap(90, 140, "the group's commit was moved beyond them"))),
-        (CommittedOffset(91, "an admin's"), LOG, Begin(91, Gap(90, 91, "the group's commit was moved beyond them"))),
+        (CommittedOffset(140), LOG, ChainStart(140, Gap(90, 140, MOVED))),
+        (
+            CommittedOffset(91, "an admin's"),
+            LOG,
+            ChainStart(91, Gap(90, 91, MOVED)),
+        ),
         (
             CommittedOffset(140),
             Log(start=140, end=140),
-            Begin(140, Gap(90, 140, "the group's commit was moved beyond them")),
+            ChainStart(140, Gap(90, 140, MOVED)),
         ),
         (
             CommittedOffset(140),
             Log(start=141, end=1000),
-            Begin(
+            ChainStart(
                 141,
                 Gap(
                     90,
@@ -138,9 +142,9 @@ def test_removed_records_are_a_gap_if_allowed() -> None:
                 ),
             ),
         ),
-        (CommittedOffset(90), LOG, Begin(90)),
-        (CommittedOffset(60), LOG, Begin(90)),
-        (noted(93, 4, "a4"), LOG, Begin(93)),
+        (CommittedOffset(90), LOG, ChainStart(90)),
+        (CommittedOffset(60), LOG, ChainStart(90)),
+        (noted(93, 4, "a4"), LOG, ChainStart(93)),
     ],
     ids=[
         "moved forward",
@@ -152,8 +156,10 @@ def test_removed_records_are_a_gap_if_allowed() -> None:
         "a tail that could not be landed",
     ],
 )
-def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(committed: CommittedOffset, log: Log, found: Begin) -> None:
-    assert begin(KEY, ORIGIN, HEAD, committed, log, may_leave_out=True) == found
+def test_offsets_skipped_by_the_commit_are_a_gap_if_allowed(
+    committed: CommittedOffset, log: Log, found: ChainStart
+) -> None:
+    assert choose_chain_start(KEY, ORIGIN, HEAD, committed, log, may_leave_out=True) == found
 
 
 @pytest.mark.parametrize(
@@ -179,38 +185,39 @@ def test_other_contradictions_raise_although_gaps_are_allowed(
     head: Link | None, committed: CommittedOffset, log: Log, error: type[ChainError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        begin(KEY, ORIGIN, head, committed, log, may_leave_out=True)
+        choose_chain_start(KEY, ORIGIN, head, committed, log, may_leave_out=True)
 
 
 def test_error_of_a_moved_commit_names_the_remedy() -> None:
     with pytest.raises(MovedCommitError, match=r"leave them out on purpose \(on_missing = 'leave_out'\)"):
-        begin(KEY, ORIGIN, HEAD, CommittedOffset(91), LOG)
+        choose_chain_start(KEY, ORIGIN, HEAD, CommittedOffset(91), LOG)
 
 
 def test_tail_of_refused_records_may_be_removed_from_the_log() -> None:
-    assert begin(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=95, end=1000)) == Begin(95)
+    assert choose_chain_start(KEY, ORIGIN, HEAD, noted(95, 4, "a4"), Log(start=95, end=1000)) == ChainStart(95)
 
 
 def test_error_of_a_foreign_chain_names_the_group_first() -> None:
     """Another sink name is no remedy for a wrong group: everything would land twice."""
     with pytest.raises(ForeignChainError) as refused:
-        begin(KEY, Origin(group="audit"), HEAD, None, LOG)
+        choose_chain_start(KEY, Origin(group="audit"), HEAD, None, LOG)
     text = str(refused.value)
-    assert text.index("belongs to group 'billing'") < text.index("use that group") < text.index("Set `name`")
+    assert text.index("belongs to group 'billing'") < text.index("use that group") < text.index("Another `name`")
 
 
 def test_chain_of_another_cluster_is_refused_without_topic_ids() -> None:
     here, there = (Origin(group="billing", cluster_id=cluster) for cluster in ("here", "there"))
     with pytest.raises(ForeignChainError, match="of cluster there, and this is cluster here"):
-        begin(KEY, here, attrs.evolve(HEAD, origin=there), None, LOG)
+        choose_chain_start(KEY, here, attrs.evolve(HEAD, origin=there), None, LOG)
     same = attrs.evolve(there, topic_id=ORIGIN.topic_id)
-    assert begin(KEY, attrs.evolve(here, topic_id=ORIGIN.topic_id), attrs.evolve(HEAD, origin=same), None, LOG)
+    named = attrs.evolve(here, topic_id=ORIGIN.topic_id)
+    assert choose_chain_start(KEY, named, attrs.evolve(HEAD, origin=same), None, LOG)
 
 
 @pytest.mark.parametrize(("offset", "is_refused"), [(29, True), (30, False), (60, False)])
 def test_fault_53_commit_before_the_start_of_the_chain_is_refused(offset: int, is_refused: bool) -> None:
     """Records in between would never land. A chain without a recorded start behaves as before."""
     head = attrs.evolve(HEAD, origin=attrs.evolve(ORIGIN, begin=30))
-    assert begin(KEY, ORIGIN, HEAD, CommittedOffset(offset), LOG) == Begin(90)
+    assert choose_chain_start(KEY, ORIGIN, HEAD, CommittedOffset(offset), LOG) == ChainStart(90)
     with pytest.raises(MovedCommitError, match=r"\[29, 30\) would never land") if is_refused else nullcontext():
-        assert begin(KEY, ORIGIN, head, CommittedOffset(offset), LOG) == Begin(90)
+        assert choose_chain_start(KEY, ORIGIN, head, CommittedOffset(offset), LOG) == ChainStart(90)

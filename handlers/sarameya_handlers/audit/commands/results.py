@@ -25,7 +25,7 @@ class TableResult:
 async def for_each(
     args: argparse.Namespace, tables: Sequence[Table], work: Callable[[Table], Awaitable[TableResult]]
 ) -> list[TableResult]:
-    """Return the result for each table. If an app file has named them, an error of one does not end the command.
+    """Return the result for each table. If an app file names them, a failed table does not stop the others.
 
     Raises:
         SarameyaError: The only table has failed.
@@ -35,7 +35,7 @@ async def for_each(
         try:
             results.append(await work(table))
         except SarameyaError as error:
-            if args.table is not None:
+            if args.table is not None:  # the only one, named on the command line
                 raise
             name, document = printable(table.name), {"table": table.name, "error": str(error)}
             results.append(TableResult(f"TABLE {name}\n\nerror: {error}", document, is_good=False))

@@ -14,7 +14,7 @@ from sarameya import ConfigError
 from sarameya.service import Steps, epilog, steps
 from sarameya_handlers.audit.commands import arguments
 from sarameya_handlers.audit.commands.results import TableResult, for_each, show_all
-from sarameya_handlers.audit.driver_check import claim_driver
+from sarameya_handlers.audit.driver_check import lock_for_driver
 from sarameya_handlers.audit.spark_thread import Run, open_run
 from sarameya_handlers.audit.sweep_plan import (
     SAFE_AGE,
@@ -102,7 +102,7 @@ async def _sweep_all(args: argparse.Namespace, tables: Sequence[Table]) -> list[
 
 async def _sweep(args: argparse.Namespace, table: Table, run_in_thread: Run, progress: Steps) -> Sweep:
     if args.execute:
-        await run_in_thread(lambda spark: claim_driver(spark, table, is_single=args.single_driver))
+        await run_in_thread(lambda spark: lock_for_driver(spark, table, confirmed=args.single_driver))
     progress(f"{table.name}: looking for leftovers")
     unpublished = await run_in_thread(table.unpublished)
     if args.execute and unpublished:

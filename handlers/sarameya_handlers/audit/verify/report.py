@@ -65,8 +65,9 @@ def chain_reports(facts: Facts) -> list[ChainReport]:
 
 
 def _report(chain: ChainFacts, account: Account | None, facts: Facts) -> ChainReport:
-    counts, cluster = facts.counts if account else None, facts.cluster
-    links, last = (*chain.links, *chain.later), chain.last
+    counts = facts.counts if account else None  # without an account the count is incomplete
+    cluster, last = facts.cluster, chain.last
+    links = (*chain.links, *chain.later)  # `later` were appended while rows were counted
     recorded = [link.rows for link in links]
     group = last.origin.group if last else None
     partition = chain.key.topic_partition
@@ -82,7 +83,6 @@ def _report(chain: ChainFacts, account: Account | None, facts: Facts) -> ChainRe
         start=links[0].from_offset if links else None,
         stop=last.to_offset if last else None,
         rows=None if UNKNOWN_COUNT in recorded else sum(recorded),
-        # Without the links that were appended during the count.
         counted=sum(counts.of(link).rows for link in chain.links) if counts else None,
         account=account,
         committed=committed.offset if committed else None,
@@ -135,7 +135,7 @@ def _account_row(report: ChainReport) -> tuple[str | int, ...] | None:
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:
-    """Return the findings, wrong ones first. The remedy follows the last semicolon."""
+    """Return the findings, wrong ones first."""
     lines: list[str] = []
     shown: Counter[tuple[Code, bool]] = Counter()
     for severity in Severity:
@@ -154,7 +154,7 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """Return a line such as `wrong     link-missing: landing/orders-3: link 7 is missing; restore ...`."""
+    """Return a line such as `wrong     link-missing: landing/orders-3: link 7 is missing; REMEDY`."""
     label = "accepted" if finding.accepted and finding.severity is not Severity.NOTE else finding.severity
     text = ": ".join(part for part in (finding.where, finding.text) if part)
     remedy = f"; {finding.remedy}" if finding.remedy else ""

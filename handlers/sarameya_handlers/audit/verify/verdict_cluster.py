@@ -12,7 +12,7 @@ from sarameya import CommittedOffset
 from sarameya_handlers.audit.facts import ChainFacts, ClusterFacts, Facts, LogSpan
 from sarameya_handlers.audit.verify.findings import Code, Finding
 from sarameya_handlers.audit.wording import amount
-from sarameya_handlers.landing.chain_start import Log, begin
+from sarameya_handlers.landing.chain_start import Log, choose_chain_start
 from sarameya_handlers.landing.errors import (
     ChainError,
     ForeignChainError,
@@ -82,7 +82,7 @@ def _refusal(
         known = Log(start=log.start, end=log.end, epoch_end=log.epoch_end)
     origin = Origin(group=head.origin.group, topic_id=log.topic_id or head.origin.topic_id)
     try:
-        begin(chain.key, origin, head, committed, known)
+        choose_chain_start(chain.key, origin, head, committed, known)
     except ChainError as error:
         code = _CODES.get(type(error), Code.LINKS_UNREADABLE)
         remedy = f"sarameya rewind {table} --to-head --bootstrap HOST:PORT --execute" if code in _REWOUND else ""

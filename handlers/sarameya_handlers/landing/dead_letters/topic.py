@@ -6,7 +6,7 @@ The headers follow the names of Kafka Connect's (`__connect.errors.*`), and are 
     __sarameya.errors.timestamp                       the record's timestamp in milliseconds; omitted if it has none
     __sarameya.errors.exception.message               the reason why it did not land
     __sarameya.errors.sink, .group                    the sink and the group that rejected it
-    __sarameya.errors.link, .attempt                  the link that leaves it out, and the attempt at the link
+    __sarameya.errors.link, .attempt                  the link whose offsets include the record, and its attempt
 
 A dead letter's timestamp is the time of its writing. With the record's timestamp, retention would delete old letters at
 once, and brokers would refuse timestamps in the future. The topic must not be compacted: compaction keeps one letter
@@ -61,9 +61,8 @@ class TopicDeadLetters(DeadLetters):
         self._producer = Producer(bootstrap_servers, config, **producer)
         self._is_open = False
         self._stored: dict[ChainKey, tuple[str, set[int]]] = {}
-        """For each chain, the attempt whose batch of letters failed, and the offsets of its letters that were written
-        one by one since. Otherwise the retries of one letter that the topic rejects would write its neighbours again
-        and again."""
+        """Letters already written one by one: by chain, the attempt and the offsets. A retry skips them, since one
+        rejected letter must not duplicate the others."""
 
     @property
     def name(self) -> str:

@@ -23,7 +23,6 @@ from sarameya_handlers.spark.delta.row_files import rows_directory
 from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Leftover
 
-_STAGED = re.compile(r"[0-9a-f]{32}\.parquet|probe-[0-9a-f]{32}\.parquet")
 _DATA = re.compile(r"part-.*\.parquet")
 ABANDONED_AFTER = 24 * 3600.0
 """Seconds after which an unnamed data file is a leftover. OPTIMIZE and MERGE commit their files only at their end."""

@@ -60,7 +60,7 @@ from sarameya_handlers.spark.tables.object_stores import (
     require_trust,
 )
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
-from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
+from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class DeltaTable(Table):
         self._store_options = store
         self._store: Store | None = None
         """The table's files on S3, if this process makes all of its commits there. Chosen by `open_unstaged`."""
-        self._staging = Staging.at(staging, self._place.file_name) if staging is not None else None
+        self._staging = Staging.at(staging, self._place.file_name, store) if staging is not None else None
         self._stages_in_root = staging is None
         self._single_driver = single_driver
         self._use_place(self._place)
@@ -245,7 +245,7 @@ class DeltaTable(Table):
         self._use_place(Place(location=store.spark_url("").rstrip("/")))
         if self._staging is None:
             directory = temporary_staging() / self._place.file_name
-            self._staging, self._stages_in_root = Staging(directory, store, f"{HIDDEN}/staging"), False
+            self._staging, self._stages_in_root = Staging(directory, store, STAGING), False
 
     def _use_place(self, place: Place) -> None:
         self._place = place
@@ -286,7 +286,7 @@ class DeltaTable(Table):
                 f"{self.name}: leftovers in {location} cannot be listed from here; "
                 "VACUUM removes them, once they are older than the table's retention"
             )
-        staging = self._staging or Staging(Path(store.place, HIDDEN, "staging"))
+        staging = self._staging or Staging(Path(store.place, STAGING))
         try:
             return leftovers.leftovers(store, lambda: self._writer.rows(spark).inputFiles(), staging)
         except OSError as error:
@@ -479,7 +479,7 @@ class DeltaTable(Table):
         if root is not None:
             self._commits = commit_lock(LocalStore(root))
         if root is not None and self._stages_in_root:
-            self._staging = Staging(hidden(root) / "staging")
+            self._staging = Staging(root / STAGING)
 
     def _create_staging(self, spark: SparkSession) -> None:
         """Create the staging directory, and prepare direct commits if the table allows them.

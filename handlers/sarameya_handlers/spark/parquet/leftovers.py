@@ -1,6 +1,6 @@
 """Leftovers in a directory of Parquet files. The audit lists them, and removes them one by one.
 
-Leftovers are staged files, data of lost attempts, manifests and schemas that were not put, and files that a compaction
+Leftovers are data of lost attempts, manifests and schemas that were not put, and files that a compaction
 has replaced.
 """
 
@@ -14,8 +14,6 @@ from sarameya_handlers.landing.directory.data_files import REPLACED, WRITING, Da
 from sarameya_handlers.landing.directory.manifests import HIDDEN
 from sarameya_handlers.spark.tables.table import KeptLeftoverError, Leftover
 
-STAGING = f"{HIDDEN}/staging"
-
 
 def leftovers(files: DataFiles) -> Sequence[Leftover]:
     """Return the leftovers of a directory. A caller must leave young ones alone: their attempts may still run."""
@@ -28,7 +26,6 @@ def leftovers(files: DataFiles) -> Sequence[Leftover]:
         linked.add(directory_of(last.attempt))
     written = [f"{WRITING}/{name}" for name in store.entries(WRITING)]
     found = [
-        *((f"{STAGING}/{name}", "a staged file") for name in store.entries(STAGING)),
         *((name, _attempted(name)) for name in written if name not in linked),
         *((name, "a manifest that was not put") for name in files.manifests.unfinished()),
         *((name, "a compaction that was not put") for name in files.compactions.unfinished()),

@@ -5,7 +5,7 @@
         event_date=2026-11-22/part-...                  if the table is partitioned
         _sarameya/links/...                             the chains (landing/directory/manifests.py)
         _sarameya/schemas/...                           the columns of the rows (schema.py)
-        _sarameya/staging/<attempt>.parquet             staged records, for Spark to read (not in an object store)
+        _sarameya/staging/<attempt>.parquet             staged records, for Spark to read
         _sarameya/landing/<attempt>/...                 written rows; they belong to a link once its manifest exists
 
 A link's manifest names its files. They are written into a hidden directory, made durable, and moved to their final
@@ -49,7 +49,7 @@ from sarameya_handlers.spark.tables.object_stores import (
 )
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.staged_files import require_all_read
-from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
+from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class ParquetTable(Table):
         if isinstance(self.store, LocalStore):
             if staging is not None:
                 raise ConfigError("staging", staging, "is for object stores: a directory has its own")
-            self._staging = Staging(self.store.path(leftovers.STAGING))
+            self._staging = Staging(self.store.path(STAGING))
         elif staging is not None:
             self._staging = Staging.at(staging, options=store)
         else:
-            self._staging = Staging(temporary_staging(), self.store, leftovers.STAGING)
+            self._staging = Staging(temporary_staging(), self.store, STAGING)
         self._layout = layout or Layout()
         if hidden := [column for column in self._layout.partition_by if column.startswith(("_", "."))]:
             raise ConfigError(
@@ -237,10 +237,11 @@ class ParquetTable(Table):
         )
 
     def leftovers(self, spark: SparkSession) -> Sequence[Leftover]:
-        return leftovers.leftovers(self._files)
+        return [*self.staging.leftovers(), *leftovers.leftovers(self._files)]
 
     def remove(self, spark: SparkSession, leftover: Leftover) -> None:
-        leftovers.remove(self._files, leftover)
+        if not self.staging.remove(leftover):
+            leftovers.remove(self._files, leftover)
 
     # -- writing -------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import trio
 
 from sarameya import CommittedOffset, HandlerError, SarameyaError, Session, TopicPartition
 from sarameya_handlers.landing.chain import Chain
-from sarameya_handlers.landing.chain_start import Begin, Log, begin
+from sarameya_handlers.landing.chain_start import ChainStart, Log, choose_chain_start
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, ChainKey, CommitNote, Link, Origin
 from sarameya_handlers.spark.engines.engine import Engine
 from sarameya_handlers.spark.error_sources import ErrorSource, passes, source_of
@@ -33,13 +33,13 @@ class FoundChain:
     chain: Chain
     log: Log
 
-    def begin(self, committed: CommittedOffset | None) -> Begin:
+    def choose_start(self, committed: CommittedOffset | None) -> ChainStart:
         """Return where to start, if the group has committed this offset. Raises ChainError."""
         chain, table = self.chain, self.table
         if not table.remembers and committed is not None:
             table.recall(chain, committed)
         allows_gaps = table.settings.allows_gaps
-        return begin(chain.key, chain.origin, chain.head, committed, self.log, may_leave_out=allows_gaps)
+        return choose_chain_start(chain.key, chain.origin, chain.head, committed, self.log, may_leave_out=allows_gaps)
 
 
 @attrs.define(slots=True, eq=False)

@@ -28,7 +28,7 @@ from sarameya import (
     TopicPartition,
 )
 from sarameya_handlers.landing.chain import Chain
-from sarameya_handlers.landing.chain_start import Begin
+from sarameya_handlers.landing.chain_start import ChainStart
 from sarameya_handlers.landing.dead_letters.letters import DeadLetters
 from sarameya_handlers.landing.errors import ChainError, LostRecordsError
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, CommitNote, Link
@@ -67,13 +67,13 @@ class _PartitionStart:
         found: Its chain; None if it cannot be read.
         problem: The reason why the partition has to wait; None if it does not.
         committed: The group's committed offset.
-        begin: Where to start.
+        at: Where to start.
     """
 
     found: FoundChain | None = None
     problem: SarameyaError | None = None
     committed: CommittedOffset | None = None
-    begin: Begin | None = None
+    at: ChainStart | None = None
 
 
 class SparkSink(ConsumerGroupHandler):
@@ -289,33 +289,33 @@ class SparkSink(ConsumerGroupHandler):
         start.committed = committed
         if start.problem is None:
             try:
-                return self._begin(start)
+                return self._choose_start(start)
             except ChainError as error:
                 if not self._settings.waits_for_remedy:
                     raise
                 start.problem = error
         return committed
 
-    def _begin(self, start: _PartitionStart) -> CommittedOffset | None:
+    def _choose_start(self, start: _PartitionStart) -> CommittedOffset | None:
         assert start.found is not None
-        start.begin = begin = start.found.begin(start.committed)
+        start.at = at = start.found.choose_start(start.committed)
         head = start.found.chain.head
-        if begin.offset is None or head is None:
+        if at.offset is None or head is None:
             return None
         # The head's epoch is that of the record before the head's end, not of the record before a gap's end.
-        epoch = head.leader_epoch if begin.gap is None else UNKNOWN_EPOCH
-        return CommittedOffset(begin.offset, CommitNote.of(head).to_metadata(), epoch)
+        epoch = head.leader_epoch if at.gap is None else UNKNOWN_EPOCH
+        return CommittedOffset(at.offset, CommitNote.of(head).to_metadata(), epoch)
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         start = self._starts.pop(claim.topic_partition)
         if start.problem is not None and not await self._wait_for_remedy(session, claim, start):
             return
         assert start.found is not None
-        assert start.begin is not None
+        assert start.at is not None
         table, chain = start.found.table, start.found.chain
         self._chains[claim.topic_partition] = chain
         try:
-            await PartitionLander(session, claim, chain, table.scheduler, table.settings, gap=start.begin.gap).run()
+            await PartitionLander(session, claim, chain, table.scheduler, table.settings, gap=start.at.gap).run()
         except LostRecordsError:
             raise  # the log has changed, not the table
         except ChainError as error:
@@ -331,7 +331,7 @@ class SparkSink(ConsumerGroupHandler):
             True if it can start where its claim has started. False if the claim has ended: the session ends if the
             partition has to start elsewhere.
         """
-        tp, has_begun = claim.topic_partition, start.begin is not None
+        tp, has_begun = claim.topic_partition, start.at is not None
         is_remedied = False
         async with trio.open_nursery() as nursery:
             ended = trio.Event()
@@ -347,8 +347,8 @@ class SparkSink(ConsumerGroupHandler):
         if not is_remedied or claim.has_ended:
             return False
         logger.info("%s can land again", tp)
-        assert start.begin is not None
-        if not has_begun and start.begin.offset in (None, claim.initial_offset):
+        assert start.at is not None
+        if not has_begun and start.at.offset in (None, claim.initial_offset):
             return True
         self._correct_commit(session, start)
         session.end(f"{tp} can land again, and starts at another offset")
@@ -359,7 +359,7 @@ class SparkSink(ConsumerGroupHandler):
         await self._try_to_find_chains(session, partition.topic, {partition: start})
         if start.problem is None:
             try:
-                self._begin(start)
+                self._choose_start(start)
             except ChainError as error:
                 start.problem = error
 

@@ -8,7 +8,7 @@ that dies during the check, may be a passing error (LandingError).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,14 +45,14 @@ _READS = "Spark does not read what this process writes to"
 _WRITES = "this process does not read what Spark writes to"
 
 
-def check_reads(spark: SparkSession, urls: Iterable[str], place: str, store: Store | None = None) -> None:
+def check_reads(spark: SparkSession, urls: Sequence[str], place: str, store: Store | None = None) -> None:
     """Check that Spark reads files of this process, each with one row in a column `number`. Blocking; one job.
 
     The job does not check a machine that runs none of its tasks.
 
     Args:
         spark: The session.
-        urls: The files' URLs for Spark. Yielding one may write the file.
+        urls: The files' URLs for Spark.
         place: Their directory, for messages.
         store: The object store that has them; None if they are on this machine.
 
@@ -62,13 +62,12 @@ def check_reads(spark: SparkSession, urls: Iterable[str], place: str, store: Sto
     """
     advice = f"{_ADVICE}{_STORE_ADVICE}" if store is None else _advice(store)
     try:
-        files = list(urls)
         # With a condition: otherwise Spark would count rows by the files' footers alone.
-        count = spark.read.schema("number int").parquet(*files).where("number = 1").count()
+        count = spark.read.schema("number int").parquet(*urls).where("number = 1").count()
     except Exception as error:
         raise _failure(_READS, place, error, advice) from error
-    if count != len(files):
-        raise HandlerError(f"{_READS} {place} ({count} rows of {len(files)}): {advice}")
+    if count != len(urls):
+        raise HandlerError(f"{_READS} {place} ({count} rows of {len(urls)}): {advice}")
 
 
 def check_writes(spark: SparkSession | None, store: Store, directory: str) -> None:

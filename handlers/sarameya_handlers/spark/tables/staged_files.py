@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.errors import LandingError, text_of
 from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing
@@ -46,9 +46,15 @@ def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
     Raises:
         LandingError: Spark does not see the file.
     """
-    frame = _read(spark, landing)
-    if not frame.inputFiles():
-        raise LandingError(f"Spark does not see the staged file {landing.staged}; can it read that directory?")
+    try:
+        frame = _read(spark, landing)
+        is_seen = bool(frame.inputFiles())
+    except Exception as error:
+        if "PATH_NOT_FOUND" not in (text_of(error) or ""):
+            raise
+        is_seen = False
+    if not is_seen:
+        raise LandingError(f"Spark does not see the staged file {landing.staged}: can it read it there?")
     count = RowCount.of(frame)
     landing.reads.append(count)
     return count.frame
@@ -105,7 +111,7 @@ def require_readable(spark: SparkSession, landing: Landing) -> None:
     if row[0] != landing.records:
         raise LandingError(
             f"{landing}: Spark reads {row[0]} of {landing.records} records that were staged in {landing.staged}, "
-            "and nothing was landed: is it the same directory on each of Spark's machines, and does an extension of "
+            "and nothing was landed: do all of Spark's machines see the same file there, and does an extension of "
             "Spark (spark.sql.extensions) leave rows out?"
         )
 

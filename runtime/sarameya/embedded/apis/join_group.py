@@ -1,4 +1,4 @@
-"""JoinGroup: held until every member of the group has joined."""
+"""JoinGroup on the wire. The coordinator holds the response until all members have joined."""
 
 from __future__ import annotations
 

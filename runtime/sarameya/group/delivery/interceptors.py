@@ -33,9 +33,9 @@ class ConsumerInterceptor:
     on_error: OnError = "raise"
     """Consequence of an exception in `on_consume`: `raise` or `skip`.
 
-    `raise`: reading the claim raises an InterceptorError, which ends the session in order. The position stays, so no
-    message is skipped. `skip`: this interceptor is skipped, and the messages continue unchanged. Observers get
-    `InterceptorFailed` in either case; with `skip` once for each failing partition, not for each message.
+    `raise`: reading the claim raises an InterceptorError, which ends the session after its last commit. The position
+    stays, so no message is skipped. `skip`: this interceptor is skipped, and the messages continue unchanged. Observers
+    get `InterceptorFailed` in either case; with `skip` once for each failing partition, not for each message.
     """
 
     @property

@@ -17,7 +17,7 @@ from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.observe import CoordinatorFound
 from sarameya.protocol.membership.messages import CommitRefused, CoordinatorLost
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from sarameya.protocol.membership.states import Reaction, Request, reaction_to
 
 _PASSING = frozenset({Reaction.RETRY, Reaction.FIND_COORDINATOR})
 

@@ -111,7 +111,7 @@ class Member:
         self._send_notice, self.notices = trio.open_memory_channel[Notice](math.inf)
         self._stepped = trio.Event()
         self._session_timeout = config.session_timeout
-        self._claimed: Assignment = {}
+        self._owned_in_join: Assignment = {}
         self._assigning = trio.CancelScope()
         self._since = trio.current_time()
 
@@ -184,7 +184,7 @@ class Member:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Drive the machine until cancelled."""
-        self._subscription.follow()
+        self._subscription.follow_topics()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_topics)
             task_status.started()
@@ -253,7 +253,7 @@ class Member:
         try:
             match command:
                 case SendJoin():
-                    self._claimed = command.owned
+                    self._owned_in_join = command.owned
                     self.post(await self.client.join(node_id, command, await self._subscription.for_join(command)))
                 case SendSync():
                     self.post(await self.client.sync(node_id, command))
@@ -283,7 +283,7 @@ class Member:
 
     def _check_topics(self, metadata: ClusterMetadata) -> None:
         """Request a rebalance if the topics have changed. Called with new metadata, and after each assignment."""
-        self._subscription.grow(metadata)
+        self._subscription.record_added_partitions(metadata)
         generation = self._machine.generation
         if self._machine.state is not State.STABLE or generation is None:
             return
@@ -319,6 +319,6 @@ class Member:
             return
         if not generation.is_leader:
             self._leader.watch.assigned_from({})
-        self.notify(NewAssignment(generation, assignment, self._claimed))
+        self.notify(NewAssignment(generation, assignment, self._owned_in_join))
         # Changes since the leader computed the assignment cause a rebalance at once.
         self._check_topics(self._metadata.current)

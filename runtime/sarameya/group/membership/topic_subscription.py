@@ -27,7 +27,7 @@ _LOOK_AGAIN = 1.0
 
 
 class TopicSubscription:
-    """The subscription of one member. `watch` has the topics of the leader's last assignment, if this member leads."""
+    """The subscription of one member. `watch` has the topics and partition counts that the leader assigned."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class TopicSubscription:
     def change(self, wanted: Wanted | None) -> None:
         """Subscribe to other topics; None for nothing."""
         self.wanted = wanted
-        self.follow()
+        self.follow_topics()
         self._metadata.request_refresh()
 
-    def follow(self) -> None:
+    def follow_topics(self) -> None:
         """Make the metadata refresher fetch the subscribed topics."""
         self._metadata.follow_all(self._has_pattern)
         if isinstance(self.wanted, tuple):
             self._metadata.follow(self.wanted)
-        self.grow(self._metadata.current)
+        self.record_added_partitions(self._metadata.current)
 
     async def for_join(self, join: SendJoin) -> list[tuple[str, bytes]]:
         """Return pairs of an assignor's name and an encoded subscription, in order of preference.
@@ -84,7 +84,7 @@ class TopicSubscription:
             # Metadata should be fresh before the join, or another rebalance follows. But the group waits for the join,
             # and removes members that join late: after the timeout the known metadata must do.
             with trio.move_on_after(self._look_up_timeout):
-                self.grow(await self._metadata.refresh())
+                self.record_added_partitions(await self._metadata.refresh())
         self._joined_with, self._joined_for = self.topics, self.wanted
         return [
             (
@@ -118,7 +118,7 @@ class TopicSubscription:
         topics = self.topics
         if topics == self._joined_with:
             self._joined_for = self.wanted
-        # If the same pattern matches fewer topics, this metadata may only lack some: the leader's watch decides.
+        # If the same pattern matches fewer topics, the metadata may be incomplete: the leader's watch decides.
         elif not self._has_pattern or self.wanted != self._joined_for or set(topics) - set(self._joined_with):
             return f"subscribed to {', '.join(topics)}"
         if is_leader and (changed := self._watch.changes(metadata)):
@@ -126,6 +126,6 @@ class TopicSubscription:
             return f"partition counts have changed: {changed}"
         return None
 
-    def grow(self, metadata: ClusterMetadata) -> None:
-        """Record the partitions that were added since the last metadata."""
+    def record_added_partitions(self, metadata: ClusterMetadata) -> None:
+        """Record the partitions that were added since the last metadata: they are read from the start."""
         self._growth.update(metadata)

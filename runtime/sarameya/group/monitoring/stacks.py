@@ -1,4 +1,4 @@
-"""Stacks of suspended trio tasks, as text."""
+"""Stacks of suspended trio tasks, as text, for reports of overdue and stuck handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A commit that any number of callers wait for: the marks that it includes, and the error that each caller gets."""
+"""A commit that any number of callers wait for: the marks that it includes, and the error that each caller gets.
+
+`offset_manager.py` sends and retries it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import trio
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import KafkaError, SarameyaError
 from sarameya.model import TopicPartition
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
+from sarameya.protocol.membership.states import Reaction, Request, reaction_to
 from sarameya.protocol.subscription import LOOK_UPS
 
 Partitions = frozenset[TopicPartition] | None

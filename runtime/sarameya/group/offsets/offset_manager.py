@@ -32,8 +32,8 @@ from sarameya.observe import CommitFailed, Committed, Observer
 from sarameya.protocol.backoff import Backoff
 from sarameya.protocol.commit_metadata import metadata_fault
 from sarameya.protocol.membership.messages import CommitRefused, CoordinatorLost
+from sarameya.protocol.membership.states import Reaction, Request, reaction_to
 from sarameya.protocol.offset_ledger import OffsetLedger
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _IN_USE = (
     "the group is in use by subscribed members, and only they may commit; stop them, or read under another group id"

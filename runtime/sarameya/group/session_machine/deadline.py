@@ -1,6 +1,6 @@
 """The deadline for revoking partitions and for ending a session, and the part of the time for each step. Pure.
 
-Each session has one `RevocationDeadline`. The state machine moves it; `shutdown.py` turns it into cancel scopes. No
+Each session has one `RevocationDeadline`. The state machine moves it; `runner.py` turns it into cancel scopes. No
 other object has a deadline. Rules, checked by `tests/model/test_session_model.py`:
 
 - While partitions are being revoked, the deadline can only be moved to an earlier time. It is removed once they are

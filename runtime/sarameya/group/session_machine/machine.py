@@ -89,7 +89,6 @@ from sarameya.observe import (
     SessionStarted,
 )
 from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
-from sarameya.protocol.rebalance import diff
 from sarameya.protocol.subscription import Wanted, wants
 
 
@@ -317,23 +316,23 @@ class SessionMachine:
         assigned = topic_partitions(new.assignment)
         # Not compared with `owned`: that may have partitions of an earlier assignment for which `partitions_assigned`
         # was not called yet. If they are assigned again, they count as added. If not, the handler needs no call.
-        change = diff(self._notified, assigned)
+        added = tuple(partition for partition in assigned if partition not in self._notified)
+        kept = tuple(partition for partition in assigned if partition in self._notified)
+        revoked = tuple(sorted(self._notified.difference(assigned)))
         self.generation = new.generation
-        self._set_owned(frozenset(assigned) | frozenset(change.revoked))
-        self._commands.append(
-            Observe(PartitionsAssigned(self._options.group, new.generation, change.added, change.kept))
-        )
-        if change.revoked:
+        self._set_owned(frozenset(assigned) | frozenset(revoked))
+        self._commands.append(Observe(PartitionsAssigned(self._options.group, new.generation, added, kept)))
+        if revoked:
             self._applying = new
             seconds = self._options.rebalance_timeout - self._options.rebalance_margin
-            self._revoke(change.revoked, now + seconds, now)
+            self._revoke(revoked, now + seconds, now)
         else:
             self._finish_assignment(new, has_revoked=False)
 
     def _finish_assignment(self, new: NewAssignment, *, has_revoked: bool) -> None:
         """Rejoin if partitions were revoked, and start the new partitions."""
         assigned = topic_partitions(new.assignment)
-        if has_revoked or diff(topic_partitions(new.claimed), assigned).revoked:
+        if has_revoked or not set(assigned).issuperset(topic_partitions(new.owned_in_join)):
             self._rejoin("partitions were revoked")
         elif self._rebalance is not None:
             self._rejoin(self._rebalance.reason)

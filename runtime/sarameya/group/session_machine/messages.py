@@ -31,13 +31,13 @@ class NewAssignment(msgspec.Struct, frozen=True):
     Attributes:
         generation: The generation of the assignment.
         assignment: The assigned partitions.
-        claimed: The partitions that the join named as owned. Those of them that `assignment` lacks are not assigned to
-            other members before this member joins again without them (KIP-429).
+        owned_in_join: The partitions that the join named as owned. Those of them that `assignment` lacks are not
+            assigned to other members before this member joins again without them (KIP-429).
     """
 
     generation: Generation
     assignment: Assignment
-    claimed: Assignment = {}
+    owned_in_join: Assignment = {}
 
 
 class CloseWanted(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The start of a partition, step by step.
 
-    committed offset -> handler.start_offset -> if neither has an offset: offset lookup, and its commit -> claim
+    fetch the committed offset -> call handler.start_offset, which wins -> look up, if there is neither; commit -> claim
 
 Partitions that are assigned together are a batch. Each batch starts in its own task, and each partition as soon as its
 offset is known: no partition waits for the leader of another. The result of `start_offset` is kept until the partition
@@ -182,7 +182,7 @@ class PartitionStarter:
         batch.waiting = batch.waiting.difference(starts)
         for partition in starts:
             self._answers.pop(partition, None)
-        runtime, feeds, logs = self._runtime, self._source.feeds, self._source.logs
+        runtime, feeds, logs = self._runtime, self._source.fetcher, self._source.logs
         consumers = [
             feeds.feed(tp, start.offset, start.leader_epoch, start.lookup_epoch, logs.topic_id(tp.topic))
             for tp, start in starts.items()

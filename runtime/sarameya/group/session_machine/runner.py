@@ -12,18 +12,20 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Awaitable
+from functools import partial
 
 import trio
 
 from sarameya.errors import SarameyaError
 from sarameya.group.delivery.pauses import Pauses
-from sarameya.group.handler import ConsumerGroupHandler
+from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.handler_methods import awaited
 from sarameya.group.monitoring.overdue import OverdueHandlers
 from sarameya.group.monitoring.stacks import stack_of
 from sarameya.group.monitoring.status import owned_status, partition_status
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.session import Session
+from sarameya.group.session_machine.deadline import RevocationDeadline, step_deadline
 from sarameya.group.session_machine.machine import SessionMachine, SessionOptions
 from sarameya.group.session_machine.messages import (
     BreakOffFetch,
@@ -61,14 +63,58 @@ from sarameya.group.session_machine.messages import (
     UpdateSession,
 )
 from sarameya.group.session_machine.partition_start import PartitionStarter, StartBatch
-from sarameya.group.session_machine.readers import run_guarded
-from sarameya.group.session_machine.shutdown import Shutdown
-from sarameya.group.session_machine.stream_readers import open_readers
+from sarameya.group.session_machine.readers import ClaimReaders, Readers, run_guarded
+from sarameya.group.session_machine.stream_readers import StreamReaders
 from sarameya.group.source import OpenSource, SessionMember, SessionRuntime
 from sarameya.model import by_topic
-from sarameya.observe import TaskStuck
+from sarameya.observe import CommitFailed, TaskStuck
 from sarameya.protocol.membership.messages import Left
 from sarameya.status import PartitionStatus
+
+
+class Limits:
+    """The time limits of a session as cancel scopes. Only this class turns the session's deadline into scopes.
+
+    Attributes:
+        end: The scope of the last calls and the last commit; shielded from the cancellation of `consume()`.
+        commit: The scope of the commit of revoked partitions.
+    """
+
+    def __init__(self, deadline: RevocationDeadline) -> None:
+        self.end = trio.CancelScope(shield=True)
+        self.commit = trio.CancelScope()
+        self._deadline = deadline
+        # At most one scope of each kind is in use: jobs run one after the other.
+        self._grace = trio.CancelScope()
+        self._release = trio.CancelScope()
+
+    def shorten(self) -> None:
+        """Shorten the scopes in use: the deadline was moved to an earlier time."""
+        deadline = self._deadline
+        self._grace.deadline = min(self._grace.deadline, deadline.grace_ends)
+        self._release.deadline = min(self._release.deadline, step_deadline(deadline.at, trio.current_time()))
+        self.commit.deadline = min(self.commit.deadline, deadline.at)
+        self.end.deadline = deadline.session_ends
+
+    def grace_scope(self) -> trio.CancelScope:
+        """Return the scope of a call that may run while claims are read, and has the same time as they to end."""
+        self._grace = trio.CancelScope(deadline=self._deadline.grace_ends)
+        return self._grace
+
+    def release_scope(self, *, shield: bool) -> trio.CancelScope:
+        """Return the scope of a call that releases revoked partitions: a commit, or `cleanup`, has to follow.
+
+        Args:
+            shield: True if a cancellation of `consume()` shall only shorten the time of the call, not cancel it.
+        """
+        deadline = step_deadline(self._deadline.at, trio.current_time())
+        self._release = trio.CancelScope(deadline=deadline, shield=shield)
+        return self._release
+
+    def commit_scope(self) -> trio.CancelScope:
+        """Return the scope of the commit of revoked partitions. If the session ends, its last commit replaces it."""
+        self.commit = trio.CancelScope(deadline=self._deadline.at)
+        return self.commit
 
 
 class SessionRunner:
@@ -112,14 +158,24 @@ class SessionRunner:
             tell=runtime.observer,
             group_instance_id=config.group_instance_id,
         )
-        self._readers = open_readers(handler, self._session, self.post, runtime.observer, pauses, runtime.handler_time)
+        self._readers = self._open_readers(pauses)
         self._starter = PartitionStarter(runtime, source, self._offsets, handler, self._readers, member.growth)
-        self._shutdown = Shutdown(self._machine.deadline, runtime, self._offsets)
+        self._limits = Limits(self._machine.deadline)
         self._overdue = OverdueHandlers(self._readers, self._offsets, config, runtime.observer)
         self._calls: dict[trio.lowlevel.Task, str] = {}
         self._events: deque[Event] = deque()
         self._is_processing = False
         self._stepped = trio.Event()
+
+    def _open_readers(self, pauses: Pauses) -> Readers:
+        """Return the readers for this kind of handler: a task for each claim, or a task for each stream."""
+        handler, runtime = self._handler, self._runtime
+        if isinstance(handler, StreamHandler):
+            consume_stream = partial(awaited, handler.consume_stream, self._session)
+            return StreamReaders(
+                consume_stream, handler.streams, self.post, runtime.observer, pauses, runtime.handler_time
+            )
+        return ClaimReaders(partial(awaited, handler.consume_claim, self._session), self.post, runtime.observer, pauses)
 
     async def run(self) -> SessionOutcome:
         """Run the session, and return its outcome, failures included.
@@ -144,7 +200,7 @@ class SessionRunner:
         read = {
             claim.topic_partition: partition_status(
                 claim,
-                self._source.feeds.feed_state(claim._consumer),
+                self._source.fetcher.feed_state(claim._consumer),
                 offsets,
                 now,
                 wall_clock=self._runtime.wall_clock(),
@@ -180,7 +236,7 @@ class SessionRunner:
     async def _run_services(self, shield: trio.CancelScope, running: trio.Event) -> None:
         with shield:
             async with trio.open_nursery() as nursery:
-                await nursery.start(self._source.feeds.run)
+                await nursery.start(self._source.fetcher.run)
                 nursery.start_soon(self._offsets.run)
                 nursery.start_soon(self._overdue.run)
                 nursery.start_soon(self._watch_notices)
@@ -248,15 +304,15 @@ class SessionRunner:
                 # Starts are cancelled first: a partition that starts after this stop would never stop.
                 self._starter.cancel(partitions or ())
                 stopped = self._readers.stop(partitions, grace_ends)
-                self._source.feeds.release(claim._consumer for claim in stopped)
+                self._source.fetcher.release(claim._consumer for claim in stopped)
             case LimitTime():
-                self._shutdown.limit()
+                self._limits.shorten()
             case BreakOffFetch():
                 self._starter.break_off_fetch()
             case StopStarting():
                 self._starter.stop_all()
-                self._shutdown.break_off_commit()
-                self._source.feeds.stop()
+                self._limits.commit.cancel()
+                self._source.fetcher.stop()
             case DropOffsets(partitions=partitions):
                 self._offsets.ledger.drop(partitions)
             case FindStuckTasks():
@@ -286,10 +342,10 @@ class SessionRunner:
     async def _shut_down(self) -> None:
         """Run the last calls and the last commit: shielded, but not beyond the deadline."""
         self.post(TasksEnded())
-        with self._shutdown.scope:
+        with self._limits.end:
             while (job := self._machine.take_job()) is not None:
                 self.post(await self._run_job(job))
-        if self._shutdown.scope.cancelled_caught:
+        if self._limits.end.cancelled_caught:
             self.post(ShutdownCutOff())
 
     async def _run_job(self, job: Job) -> Event:
@@ -304,27 +360,42 @@ class SessionRunner:
                 await self._readers.drained(partitions)
                 return Drained(not_started)
             case Commit(is_last=True):
-                await self._shutdown.commit_marked()
+                await self._commit_marked()
                 return CommitEnded()
             case Commit():
-                return CommitEnded(in_time=await self._shutdown.commit_revoked())
+                with self._limits.commit_scope() as scope:
+                    await self._commit_marked()
+                return CommitEnded(in_time=not scope.cancelled_caught)
             case CallHandler():
                 return await self._call_handler(job)
 
+    async def _commit_marked(self) -> None:
+        """Commit all marks. Without autocommit, commit only those in topics that were deleted and created again.
+
+        A failure is only reported: the partition's next owner reads the messages again.
+        """
+        partitions = None if self._runtime.config.autocommit else self._offsets.ledger.recreated
+        if partitions is not None and not partitions:
+            return
+        try:
+            await self._offsets.commit(partitions)
+        except SarameyaError as error:
+            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
+
     async def _call_handler(self, job: CallHandler) -> CallEnded:
-        handler, session, shutdown = self._handler, self._session, self._shutdown
+        handler, session, limits = self._handler, self._session, self._limits
         partitions = list(job.partitions)
         match job.name:
             case "setup":
-                call, scope = awaited(handler.setup, session), shutdown.grace_scope()
+                call, scope = awaited(handler.setup, session), limits.grace_scope()
             case "partitions_assigned":
-                call, scope = awaited(handler.partitions_assigned, session, partitions), shutdown.grace_scope()
+                call, scope = awaited(handler.partitions_assigned, session, partitions), limits.grace_scope()
             case "partitions_revoked":
                 call = awaited(handler.partitions_revoked, session, partitions)
-                scope = shutdown.release_scope(shield=not self._machine.is_ending)
+                scope = limits.release_scope(shield=not self._machine.is_ending)
             case "partitions_lost":
                 call = awaited(handler.partitions_lost, session, partitions)
-                scope = shutdown.release_scope(shield=False)
+                scope = limits.release_scope(shield=False)
             case _:
                 call, scope = awaited(handler.cleanup, session), trio.CancelScope()
         await self._call(job.name, call, scope)

@@ -11,11 +11,8 @@ import trio
 from sarameya.group.claim import Claim
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.delivery.time_slices import HandlerTime
-from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
-from sarameya.group.handler_methods import awaited
-from sarameya.group.session import Session
 from sarameya.group.session_machine.messages import ReaderFailed, ReaderReturned
-from sarameya.group.session_machine.readers import ClaimReaders, Readers, ReaderTask, Report, in_slice, run_guarded
+from sarameya.group.session_machine.readers import Readers, ReaderTask, Report, in_slice, run_guarded
 from sarameya.group.stream import Stream
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, Observer
@@ -132,18 +129,3 @@ class StreamReaders(Readers):
             reader = self._streams[stream]
             reader.stopped_at = reader.scope.deadline = math.inf
         self._ended(claim)
-
-
-def open_readers(
-    handler: ConsumerGroupHandler,
-    session: Session,
-    report: Report,
-    observer: Observer,
-    pauses: Pauses,
-    handler_time: HandlerTime,
-) -> Readers:
-    """Return the readers for this kind of handler: a task for each claim, or a task for each stream."""
-    if isinstance(handler, StreamHandler):
-        consume_stream = partial(awaited, handler.consume_stream, session)
-        return StreamReaders(consume_stream, handler.streams, report, observer, pauses, handler_time)
-    return ClaimReaders(partial(awaited, handler.consume_claim, session), report, observer, pauses)

@@ -20,8 +20,8 @@ from sarameya.protocol.cluster.described_groups import (
     DEAD,
     DescribedGroup,
     ListedGroup,
-    broker_led_group,
     classic_group,
+    consumer_group,
     listed_groups,
 )
 from sarameya.protocol.cluster.metadata import Broker
@@ -45,9 +45,9 @@ class AdminClient:
 
     async def describe(self, group: str, coordinator: Broker) -> DescribedGroup | None:
         """Return the group's state and members, or None if the coordinator has no such group."""
-        return await self._describe_broker_led(group, coordinator) or await self._describe_classic(group, coordinator)
+        return await self._describe_consumer(group, coordinator) or await self._describe_classic(group, coordinator)
 
-    async def _describe_broker_led(self, group: str, coordinator: Broker) -> DescribedGroup | None:
+    async def _describe_consumer(self, group: str, coordinator: Broker) -> DescribedGroup | None:
         """Describe a broker-led group.
 
         Return None for another type of group, or if the broker does not know this type.
@@ -61,7 +61,7 @@ class AdminClient:
         if described.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             return None
         _raise_if(described.error_code, f"description of group {group!r}", "DESCRIBE")
-        return broker_led_group(described, coordinator)
+        return consumer_group(described, coordinator)
 
     async def _describe_classic(self, group: str, coordinator: Broker) -> DescribedGroup | None:
         """Describe a classic group. Return None if there is no such group of this type."""

@@ -22,7 +22,7 @@ from sarameya.net.coordinator import CoordinatorClient
 from sarameya.net.retries import Retries
 from sarameya.net.transport import Transport
 from sarameya.observe import Observer
-from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup, ListedGroup, Listing
+from sarameya.protocol.cluster.described_groups import CLASSIC, CONSUMER, DEAD, DescribedGroup, ListedGroup, Listing
 from sarameya.protocol.cluster.metadata import Broker
 
 _NO_MEMBER = ""
@@ -166,7 +166,7 @@ class GroupAdmin(ClusterAdmin):
     async def _describe_by_listing(self, group: str, coordinator: Broker) -> DescribedGroup:
         """Describe a group from ListGroups: it does not exist, or no request describes groups of its type."""
         listed = next((g for g in await self._list(coordinator) if g.group == group), None)
-        if listed is None or listed.type in (None, CLASSIC, BROKER_LED):
+        if listed is None or listed.type in (None, CLASSIC, CONSUMER):
             return DescribedGroup(group, DEAD, coordinator)
         return DescribedGroup(group, listed.state or "", coordinator, listed.type or "", listed.protocol_type)
 

@@ -15,7 +15,7 @@ from sarameya.protocol.rebalance import PROTOCOL_TYPE, decode_assignment, decode
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 """States, as brokers name them: no members, no rebalance in progress, no such group."""
 
-CLASSIC, BROKER_LED = "classic", "consumer"
+CLASSIC, CONSUMER = "classic", "consumer"
 """Types of group that can be described: a member assigns, or the broker does (KIP-848). Kafka has other types."""
 
 
@@ -57,7 +57,7 @@ class DescribedMember:
 class DescribedGroup:
     """Group as its coordinator describes it. `state` is DEAD for a group that does not exist.
 
-    `type` is CLASSIC or BROKER_LED, or Kafka's name of another type of group. Of such a group only the state is known.
+    `type` is CLASSIC or CONSUMER, or Kafka's name of another type of group. Of such a group only the state is known.
     `assignor` is empty until the group has chosen an assignor.
     """
 
@@ -91,11 +91,11 @@ def classic_group(described: Any, coordinator: Broker) -> DescribedGroup:
     return DescribedGroup(described.group_id, state, coordinator, CLASSIC, protocol_type, assignor, members)
 
 
-def broker_led_group(described: Any, coordinator: Broker) -> DescribedGroup:
+def consumer_group(described: Any, coordinator: Broker) -> DescribedGroup:
     """Convert one group of a response to ConsumerGroupDescribe (KIP-848)."""
-    members = _in_order(_broker_led_member(member) for member in described.members)
+    members = _in_order(_consumer_member(member) for member in described.members)
     state, assignor = described.group_state, described.assignor_name
-    return DescribedGroup(described.group_id, state, coordinator, BROKER_LED, PROTOCOL_TYPE, assignor, members)
+    return DescribedGroup(described.group_id, state, coordinator, CONSUMER, PROTOCOL_TYPE, assignor, members)
 
 
 def _in_order(members: Iterable[DescribedMember]) -> tuple[DescribedMember, ...]:
@@ -120,7 +120,7 @@ def _classic_member(member: Any, protocol_type: str, state: str) -> DescribedMem
     return attrs.evolve(known, topics=tuple(sorted(topics)), assignment=assignment)
 
 
-def _broker_led_member(member: Any) -> DescribedMember:
+def _consumer_member(member: Any) -> DescribedMember:
     assigned = {row.topic_name: tuple(sorted(row.partitions)) for row in member.assignment.topic_partitions or ()}
     # The broker matches patterns itself and reports only the assigned topics.
     topics = {*member.subscribed_topic_names, *assigned}

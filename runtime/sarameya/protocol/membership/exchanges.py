@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 
 from sarameya.protocol.membership.messages import FindCoordinator, ForgetCoordinator
-from sarameya.protocol.reactions import Request
+from sarameya.protocol.membership.states import Request
 
 
 @attrs.frozen(slots=True)

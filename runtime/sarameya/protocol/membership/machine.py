@@ -82,10 +82,12 @@ from sarameya.protocol.membership.states import (
     INPUTS,
     SILENT,
     Input,
+    Reaction,
+    Request,
     State,
     next_state,
+    reaction_to,
 )
-from sarameya.protocol.reactions import Reaction, Request, reaction_to
 
 _NOT_FROM_COORDINATOR = frozenset({Reaction.FIND_COORDINATOR, Reaction.RETRY})
 """Reactions to a broker that does not coordinate the group, or does not do so yet."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sarameya.errors import RetriesExhaustedError
 from sarameya.protocol.backoff import Attempts, Backoff
 from sarameya.protocol.membership.messages import RetryScheduled
-from sarameya.protocol.reactions import Request
+from sarameya.protocol.membership.states import Request
 
 
 class MembershipRetries:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from sarameya.model import topic_partitions
-from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, EMPTY, STABLE
+from sarameya.protocol.cluster.described_groups import CLASSIC, CONSUMER, EMPTY, STABLE
 from sarameya.protocol.rebalance import PROTOCOL_TYPE
 from sarameya.service.groups.report import GroupReport, PartitionReport
 from sarameya.service.output.text import counted, listed
@@ -38,7 +38,7 @@ def partitions_and_members(partitions: int, members: int) -> str:
 
 def _members(report: GroupReport) -> Iterator[str]:
     group = report.group
-    if group.type not in (CLASSIC, BROKER_LED):
+    if group.type not in (CLASSIC, CONSUMER):
         yield f"a group of the type {group.type!r}: its members and offsets have other formats, and are not shown"
     elif group.state == EMPTY:
         waiting = f", {counted(report.lag, 'message')} wait{'s' * (report.lag == 1)}" if report.lag else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sarameya.errors import SarameyaError
-from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DescribedGroup, DescribedMember
+from sarameya.protocol.cluster.described_groups import CLASSIC, CONSUMER, DescribedGroup, DescribedMember
 from sarameya.service.output.text import counted, listed
 
 _STATIC = " (a static member stays in the group until its session times out)"
@@ -17,7 +17,7 @@ class GroupChangeError(SarameyaError):
 
 def check_kind(group: DescribedGroup) -> None:
     """Raise GroupChangeError for a group that keeps its offsets in another way than a consumer group."""
-    if group.type not in (CLASSIC, BROKER_LED):
+    if group.type not in (CLASSIC, CONSUMER):
         raise GroupChangeError(f"group {group.group!r} is of the type {group.type!r}, which cannot be changed here")
 
 

@@ -12,7 +12,7 @@ from sarameya.errors import KafkaError, SarameyaError
 from sarameya.model import CommittedOffset, TopicPartition
 from sarameya.net.admin.group_admin import GroupAdmin
 from sarameya.net.log_offsets import LOG_END, LOG_START, LogOffsets
-from sarameya.protocol.cluster.described_groups import BROKER_LED, CLASSIC, DEAD, DescribedGroup
+from sarameya.protocol.cluster.described_groups import CLASSIC, CONSUMER, DEAD, DescribedGroup
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 from sarameya.service.groups.checks import GroupChangeError, check_inactive, check_kind
 from sarameya.service.groups.report import GroupReport, partitions_of, report
@@ -94,7 +94,7 @@ async def existing(admin: GroupAdmin, name: str) -> KnownGroup:
     if group.state == DEAD:
         advice = "there is no such group; `sarameya groups list` shows the groups that exist"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r}", advice)
-    return KnownGroup(group, await admin.committed(name) if group.type in (CLASSIC, BROKER_LED) else {})
+    return KnownGroup(group, await admin.committed(name) if group.type in (CLASSIC, CONSUMER) else {})
 
 
 @attrs.frozen(slots=True)

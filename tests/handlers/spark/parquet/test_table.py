@@ -260,7 +260,7 @@ def test_leftovers_are_files_without_a_link(table: ParquetTable, monkeypatch: py
     monkeypatch.setattr(DataFiles, "publish_link", lambda self, manifest, **_: manifest)
     land(table, link())
     monkeypatch.undo()
-    (table.staging.directory / "b.parquet").write_bytes(b"12345")
+    (table.staging.directory / f"{'b' * 32}.parquet").write_bytes(b"12345")
     orphan = table.path / directory_of(link(attempt="b"))
     orphan.mkdir()
     (orphan / "part-0.parquet").write_bytes(b"1234567")
@@ -268,7 +268,7 @@ def test_leftovers_are_files_without_a_link(table: ParquetTable, monkeypatch: py
     (links_directory / ".put-x").write_bytes(b"1")
     found = table.leftovers(None)
     sizes = {Path(one.name).name: one.size_bytes for one in found}
-    assert sizes == {orphan.name: 7, "b.parquet": 5, ".put-x": 1}
+    assert sizes == {orphan.name: 7, f"{'b' * 32}.parquet": 5, ".put-x": 1}
     for one in found:
         table.remove(None, one)
         table.remove(None, one)
@@ -408,7 +408,7 @@ def test_batches_are_rows_of_links_and_other_visible_files(table: ParquetTable) 
     land(table, link())
     assert offsets(table) == [5, 6, 7]
     pq.write_table(pa.table({"offset": [9], "other": ["x"]}), table.path / "mine.parquet")
-    pq.write_table(ROWS, table.staging.directory / "a9.parquet")
+    pq.write_table(ROWS, table.staging.directory / f"{'a' * 32}.parquet")
     assert offsets(table) == [5, 6, 7, 9]
     assert {tuple(batch.schema.names) for batch in table.batches(["topic", "offset"])} == {("offset",)}
 

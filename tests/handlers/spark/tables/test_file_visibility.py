@@ -195,5 +195,5 @@ def test_without_spark_nothing_is_probed(tmp_path: Path) -> None:
 
 
 def test_unwritable_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HandlerError, match="FileNotFoundError"):
+    with pytest.raises(HandlerError, match=r"cannot stage in .*; give another directory"):
         check_local_reads(spark(), tmp_path / "not there")

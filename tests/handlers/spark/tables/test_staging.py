@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from obstore.store import MemoryStore
 
-from sarameya import HandlerError
+from sarameya import ConfigError, HandlerError
 from sarameya_handlers import ParquetTable
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.spark.tables import staging as module
@@ -89,7 +90,7 @@ def test_spark_of_this_machine_reads_staged_files_here(staging: Staging, store: 
 
 
 def test_cluster_that_does_not_reach_the_store_is_refused(staging: Staging, store: ObjectStore) -> None:
-    with pytest.raises(HandlerError, match=r"memory://lake/orders/_sarameya/staging \(0 rows of 16\): give Spark the"):
+    with pytest.raises(HandlerError, match=r"memory://lake/orders/_sarameya/staging \(0 rows of 1\): give Spark the"):
         staging.open(Cluster(sees="file:"))  # type: ignore[arg-type]
     assert in_store(store) == []
 
@@ -131,7 +132,7 @@ def test_store_that_fails_to_remove_does_not_fail_the_flush(
     with staging.stage(ATTEMPT, ROWS) as staged:
         staged.spark_url()
         monkeypatch.setattr(store, "remove", refuse)
-    assert f"cannot remove memory://lake/{FOLDER}/{FILE}, which a start in a day removes" in caplog.text
+    assert f"cannot remove memory://lake/{FOLDER}/{FILE}: a start of the sink in a day removes it" in caplog.text
     assert [leftover.name for leftover in staging.leftovers()] == [f"memory://lake/{FOLDER}/{FILE}"]
 
 
@@ -145,6 +146,88 @@ def test_old_files_of_killed_members_are_removed(staging: Staging, store: Object
     staging.remove_old(before=2e9 + os.stat(tmp_path).st_mtime)
     assert in_store(store) == []
     assert [path.name for path in tmp_path.iterdir()] == ["heads.json"]
+
+
+def test_only_files_directly_in_the_folder_are_removed(store: ObjectStore, tmp_path: Path) -> None:
+    """A user may give a whole bucket. Names of 32 hexadecimal digits are common in lakes."""
+    staging = Staging(tmp_path, store, "_sarameya/staging", is_named=True)
+    staging.open(Cluster())  # type: ignore[arg-type]
+    others = ["_sarameya/staging/orders/" + FILE, FILE, "warehouse/db/orders/" + FILE]
+    for name in others:
+        store.put_over(name, b"1")
+    staging.remove_old(before=2e9 + os.stat(tmp_path).st_mtime)
+    assert list(staging.leftovers()) == []
+    assert in_store(store) == sorted(others)
+
+
+def test_failed_put_is_repeated(staging: Staging, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+    put = store.copy_in
+
+    def fail_once(file: Path, name: str) -> None:
+        monkeypatch.setattr(store, "copy_in", put)
+        raise OSError("503 Slow Down")
+
+    with staging.stage(ATTEMPT, ROWS) as staged:
+        monkeypatch.setattr(store, "copy_in", fail_once)
+        with pytest.raises(OSError, match="503"):
+            staged.spark_url()
+        staged.spark_url()
+        assert in_store(store) == [f"{FOLDER}/{FILE}"]
+    assert in_store(store) == []
+
+
+def test_failed_put_at_the_start_is_not_blamed_on_spark(
+    staging: Staging, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: Path, name: str) -> None:
+        raise PermissionError(errno.EACCES, "Access Denied", name)
+
+    monkeypatch.setattr(store, "copy_in", refuse)
+    with pytest.raises(HandlerError, match=r"cannot stage in memory://lake/.*check the URL, the credentials of this"):
+        staging.open(Cluster())  # type: ignore[arg-type]
+
+
+def test_disk_that_fails_leaves_nothing_in_the_store(
+    staging: Staging, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+
+    def flush() -> None:
+        with staging.stage(ATTEMPT, ROWS) as staged:
+            staged.spark_url()
+            monkeypatch.setattr(Path, "unlink", fail)
+
+    def fail(path: Path, missing_ok: bool) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    with pytest.raises(OSError, match="Input/output"):
+        flush()
+    assert in_store(store) == []
+
+
+def test_another_spark_may_read_elsewhere(staging: Staging) -> None:
+    staging.open(Cluster())  # type: ignore[arg-type]
+    staging.open(Cluster(sparkContext=Context("local[2]")))  # type: ignore[arg-type]
+    with staging.stage(ATTEMPT, ROWS) as staged:
+        assert staged.spark_url() == f"file://{staged.path}"
+
+
+def test_temporary_directory_that_was_cleaned_up_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "temporary_staging", lambda: tmp_path / "staging")
+    with Staging(tmp_path / "staging" / "orders").stage(ATTEMPT, ROWS) as staged:
+        assert staged.path.exists()
+
+
+def test_leftovers_that_cannot_be_listed_are_a_named_error(
+    staging: Staging, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(directory: str) -> list[str]:
+        raise OSError("Access Denied")
+
+    monkeypatch.setattr(store, "entries", refuse)
+    with pytest.raises(HandlerError, match=r"memory://lake/.* cannot be listed \(Access Denied\): give this process"):
+        list(staging.leftovers())
 
 
 def test_leftovers_are_removed_locally_and_in_the_store(staging: Staging, store: ObjectStore, tmp_path: Path) -> None:
@@ -165,14 +248,19 @@ def test_staging_url_also_has_a_local_directory(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     staging = Staging.at("s3://lake/staging/", "db.orders")
     assert staging.directory == tmp_path / "db.orders"
-    monkeypatch.setattr(staging, "_is_shared", True)
-    assert str(staging) == "s3://lake/staging/db.orders"
+    monkeypatch.setattr(staging, "_reads_from_store", True)
+    assert str(staging) == "s3://lake/staging/_sarameya/staging/db.orders"
 
 
 def test_staging_in_a_local_directory_stays_there(tmp_path: Path) -> None:
     assert Staging.at(tmp_path, "orders").directory == tmp_path / "orders"
     assert Staging.at(tmp_path.as_uri()).directory == tmp_path
     assert str(ParquetTable(tmp_path).staging) == f"{tmp_path}/_sarameya/staging"
+
+
+def test_place_that_is_neither_is_refused_by_the_option() -> None:
+    with pytest.raises(ConfigError, match=r"staging = 'hdfs://n/x': must be a directory, or a URL"):
+        Staging.at("hdfs://n/x")
 
 
 def connect(host: str, master: str) -> Any:
@@ -198,3 +286,29 @@ def connect(host: str, master: str) -> Any:
 )
 def test_connect_server_on_a_loopback_address_runs_here(host: str, master: str, here: bool) -> None:
     assert runs_here(connect(host, master)) is here
+
+
+@attrs.define(eq=False)
+class Tunnelled(Cluster):
+    """A Connect server that seems to be local, and is not: a tunnel leads to it."""
+
+    client: Any = attrs.field(factory=lambda: type("Client", (), {"host": "localhost"}))
+    conf: dict[str, str] = attrs.field(factory=lambda: {"spark.master": "local[*]"})
+
+
+Tunnelled.__module__ = "pyspark.sql.connect.session"
+
+
+def test_connect_server_behind_a_tunnel_reads_from_the_store(staging: Staging) -> None:
+    server: Any = Tunnelled(sparkContext=None)  # type: ignore[arg-type]
+    assert runs_here(server)
+    staging.open(server)
+    assert str(staging) == f"memory://lake/{FOLDER}"
+
+
+def test_named_store_is_used_by_a_connect_server_of_this_machine(store: ObjectStore, tmp_path: Path) -> None:
+    staging = Staging(tmp_path, store, FOLDER, is_named=True)
+    server: Any = Tunnelled(sparkContext=None)  # type: ignore[arg-type]
+    staging.open(server)
+    assert str(staging) == f"memory://lake/{FOLDER}"
+    assert len(server.urls) == 1
