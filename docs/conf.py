@@ -52,6 +52,7 @@ nitpick_ignore_regex = [
     ("py:class", r"sarameya\.protocol\.offset_ledger\.OffsetLedger"),
     ("py:class", r"sarameya\.group\.(claim\.InFlight|delivery\.(report\.Doing|time_slices\.HandlerTime))"),
     ("py:class", r"sarameya_handlers\.spark\.tables\.row_count\.RowCount"),
+    ("py:class", r"sarameya_handlers\.(landing\.stores\.store\.Store|spark\.tables\.table\.Leftover)"),
 ]
 
 _SECTIONS = Config(napoleon_use_ivar=True, napoleon_use_rtype=False)

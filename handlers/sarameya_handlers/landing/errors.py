@@ -6,7 +6,7 @@ from sarameya import HandlerError, SarameyaError
 
 
 class ChainError(SarameyaError):
-    """To continue the chain (landing/__init__.py) would lose or repeat records.
+    """The next link of a chain (see landing/__init__.py) would lose or repeat records.
 
     A retry finds the same: a person has to change the table, the group's offset, or the app file first.
     """
