@@ -153,11 +153,6 @@ class SessionMachine:
         """True once the session is ending."""
         return self.state in SHUTTING_DOWN
 
-    @property
-    def _commit_generation(self) -> Generation:
-        """The newest generation, even while its assignment waits for a slow call. Commits are sent under it."""
-        return self.generation if self._assignment is None else self._assignment.generation
-
     # -- for the runner -------------------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> list[Command]:
@@ -350,7 +345,7 @@ class SessionMachine:
 
     def _set_owned(self, partitions: frozenset[TopicPartition]) -> None:
         self.owned = partitions
-        self._commands.append(UpdateSession(self._commit_generation, partitions))
+        self._commands.append(UpdateSession(self.generation, partitions))
 
     def _rejoin(self, reason: str) -> None:
         self._rebalance = None
