@@ -113,7 +113,9 @@ def table_of(kind: str, bucket: str) -> Table:
             return IcebergTable("ice.db.orders", staging=f"{bucket}/staging")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "delta", pytest.param("iceberg", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("parquet", "iceberg"))]
+)
 def test_chain_holds_when_connect_server_of_the_cluster_is_killed(
     kind: str, cluster: StandaloneCluster, gateway: Gateway, bucket: str, directory: Path, tmp_path: Path
 ) -> None:

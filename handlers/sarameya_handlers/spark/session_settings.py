@@ -1,7 +1,7 @@
 """Spark settings under which rows would silently be lost or changed, and the values that sinks need instead.
 
 In a sink's own sessions, a value that is not allowed is replaced by the first allowed value. The sink's options may not
-set such a value: the error has the remedy. Options of the staged files' reader are in `tables/staged_files.py`. No
+set such a value: the error has the remedy. Options of the staged files' reader are in `tables/staged_records.py`. No
 Spark here.
 """
 

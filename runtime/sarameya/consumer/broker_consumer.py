@@ -17,7 +17,7 @@ import attrs
 import trio
 
 from sarameya.config import Config
-from sarameya.consumer.fetch_delays import FetchDelays
+from sarameya.consumer.fetch_backoff import FetchBackoff
 from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.subscriptions import Subscriptions
 from sarameya.error_codes import ErrorCode
@@ -105,7 +105,7 @@ class BrokerConsumer:
         """Time of the last response to a fetch, on trio's clock; None before the first."""
         # Time since which no fetch is in flight; infinite while one is.
         self._idle_since = trio.current_time()
-        self._fetch_delays = FetchDelays(node_id, config, observer, backoff)
+        self._fetch_backoff = FetchBackoff(node_id, config, observer, backoff)
         self._something = trio.Event()
         # Time since which the budget has nothing left for the wanted partitions; infinite while it has.
         self._short_since = math.inf
@@ -128,7 +128,7 @@ class BrokerConsumer:
     @property
     def early_responses(self) -> Attempts | None:
         """Empty responses in a row before `fetch_max_wait`, which delay the next fetch; None if there are none."""
-        return self._fetch_delays.attempts
+        return self._fetch_backoff.attempts
 
     def subscribe(self, consumer: PartitionConsumer) -> None:
         """Add a partition to the next fetch."""
@@ -247,7 +247,7 @@ class BrokerConsumer:
         except ResponseTooLargeError as error:
             self._session.begin_anew()
             self._suspects = list(self._session.wanted)
-            await self._fetch_delays.wait(
+            await self._fetch_backoff.wait(
                 f"the response exceeds max_response_bytes, so each partition is fetched alone: {error}"
             )
         except SarameyaError as error:
@@ -262,9 +262,9 @@ class BrokerConsumer:
                 await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
             if is_useful or answered_at >= began + max_wait / 2:
-                self._fetch_delays.reset()
+                self._fetch_backoff.reset()
             else:
-                await self._fetch_delays.wait("an empty response before fetch_max_wait")
+                await self._fetch_backoff.wait("an empty response before fetch_max_wait")
 
     async def _fetch_suspect(self) -> None:
         """Fetch one record batch of one partition, which may exceed the limit for responses."""
@@ -289,7 +289,7 @@ class BrokerConsumer:
             for part in (part for topic in response.responses for part in topic.partitions):
                 is_wanted = part.partition_index == partition.partition and consumer in self._subscriptions
                 if is_wanted and self._deliver(consumer, part, ask.position):
-                    self._fetch_delays.reset()
+                    self._fetch_backoff.reset()
 
     async def _fetch(self, plan: FetchPlan, size: int, max_wait: float) -> Any:
         config = self._config

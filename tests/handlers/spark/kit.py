@@ -20,7 +20,7 @@ from sarameya_handlers import SparkSink
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.delta import spark_writer
 from sarameya_handlers.spark.engines.engine import Engine
-from sarameya_handlers.spark.tables import foreach_batch, staged_files
+from sarameya_handlers.spark.tables import foreach_batch, staged_records
 from sarameya_handlers.spark.tables.row_count import RowCount
 from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
@@ -267,5 +267,5 @@ def count_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     def readable(spark: Any, landing: Any) -> None: ...
 
     monkeypatch.setattr(RowCount, "of", FakeRowCount)
-    for module in (staged_files, foreach_batch, spark_writer):
+    for module in (staged_records, foreach_batch, spark_writer):
         monkeypatch.setattr(module, "require_readable", readable)

@@ -19,7 +19,7 @@ from sarameya_handlers.spark.delta.place import HIDDEN
 from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.tables.columns import Columns, of_arrow
 from sarameya_handlers.spark.tables.one_job import MissingFilesError, write_each
-from sarameya_handlers.spark.tables.staged_files import require_all_read
+from sarameya_handlers.spark.tables.staged_records import require_all_read
 from sarameya_handlers.spark.tables.table import Landing, Shape
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from sarameya_handlers.spark.shaping.row_conversion import conform
 from sarameya_handlers.spark.shaping.schemas import compare
 from sarameya_handlers.spark.tables.columns import Columns
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
-from sarameya_handlers.spark.tables.staged_files import require_readable, with_file
+from sarameya_handlers.spark.tables.staged_records import require_readable, with_staged_file
 from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Landing, Layout, Shape
 
@@ -87,7 +87,7 @@ class SparkWriter:
 
     def create(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Staging) -> None:
         """Create the table with the columns of these rows, unless another process has just done so."""
-        with with_file(landing, staging) as staged:
+        with with_staged_file(landing, staging) as staged:
             frame = shape.frame(spark, staged)
             require_partition_columns(frame, self.layout.partition_by)
             # Not CREATE TABLE: it treats a directory with any file in it as an existing table.
@@ -101,7 +101,7 @@ class SparkWriter:
 
     def columns(self, spark: SparkSession, landing: Landing, shape: Shape, staging: Staging) -> Columns:
         """Return the columns that a table of these rows would be created with."""
-        with with_file(landing, staging) as staged:
+        with with_staged_file(landing, staging) as staged:
             found: Columns = shape.frame(spark, staged).schema.jsonValue()
             return found
 

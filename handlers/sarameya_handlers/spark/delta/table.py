@@ -55,12 +55,12 @@ from sarameya_handlers.spark.tables.columns import struct
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.file_visibility import check_writes
 from sarameya_handlers.spark.tables.group_lock import GroupLock
-from sarameya_handlers.spark.tables.object_stores import (
+from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
+from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
+from sarameya_handlers.spark.tables.store_checks import (
     require_names_once,
     require_trust,
 )
-from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
-from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:

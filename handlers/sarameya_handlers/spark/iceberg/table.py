@@ -39,7 +39,7 @@ from sarameya_handlers.spark.iceberg.table_state import TableState, TableStateRe
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.packages import iceberg
 from sarameya_handlers.spark.tables.settings import temporary_settings
-from sarameya_handlers.spark.tables.staged_files import require_all_read, with_file
+from sarameya_handlers.spark.tables.staged_records import require_all_read, with_staged_file
 from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
@@ -218,7 +218,7 @@ class IcebergTable(Table):
         frame = shape.frame(spark, landing) if landing.staged else None
         if self._partitioned_by is None:
             if not exists(spark, self._name):
-                with with_file(landing, self.staging) as staged:
+                with with_staged_file(landing, self.staging) as staged:
                     columns = (frame if frame is not None else shape.frame(spark, staged)).schema
                 write_audit_publish.create(spark, self._name, columns, self._layout)
             self._prepare_table(spark)

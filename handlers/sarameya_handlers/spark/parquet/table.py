@@ -43,13 +43,13 @@ from sarameya_handlers.spark.parquet.schema import DirectorySchema, WriteSchema
 from sarameya_handlers.spark.shaping.partitions import directory_rules
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
 from sarameya_handlers.spark.tables.file_visibility import check_writes
-from sarameya_handlers.spark.tables.object_stores import (
+from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
+from sarameya_handlers.spark.tables.staged_records import require_all_read
+from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
+from sarameya_handlers.spark.tables.store_checks import (
     require_names_once,
     require_trust,
 )
-from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
-from sarameya_handlers.spark.tables.staged_files import require_all_read
-from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:

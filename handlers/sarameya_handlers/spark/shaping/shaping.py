@@ -28,7 +28,7 @@ from sarameya_handlers.spark.shaping.transforms import (
     run_query,
     with_shape_errors,
 )
-from sarameya_handlers.spark.tables.staged_files import KAFKA_COLUMNS, staged_columns, staged_frame
+from sarameya_handlers.spark.tables.staged_records import KAFKA_COLUMNS, staged_columns, staged_frame
 from sarameya_handlers.spark.tables.table import Landing
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from sarameya import HandlerError, SarameyaError
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.errors import LandingError, directory_error
-from sarameya_handlers.spark.tables.staged_files import require_readable
+from sarameya_handlers.spark.tables.staged_records import require_readable
 from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Leftover, Phase, Shape, Table
 

@@ -1,4 +1,4 @@
-"""Delays after empty responses to fetches that arrive before `fetch_max_wait`.
+"""Backoff after responses without records: empty before `fetch_max_wait`, or larger than `max_response_bytes`.
 
 A rule that is easily broken:
 
@@ -15,8 +15,8 @@ from sarameya.observe import Observer, Retrying
 from sarameya.protocol.backoff import Attempts, Backoff
 
 
-class FetchDelays:
-    """Delays of the fetches from one broker."""
+class FetchBackoff:
+    """Backoff between fetches from one broker."""
 
     def __init__(self, node_id: int, config: Config, observer: Observer, backoff: Backoff) -> None:
         self._node_id = node_id

@@ -1,4 +1,4 @@
-"""Staged files: the records of an attempt as Spark reads them, and as Arrow columns."""
+"""The records of an attempt, from its staged file: as Spark reads them, and as Arrow columns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def staged_frame(spark: SparkSession, landing: Landing) -> DataFrame:
 
 
 @contextmanager
-def with_file(landing: Landing, staging: Staging) -> Iterator[Landing]:
+def with_staged_file(landing: Landing, staging: Staging) -> Iterator[Landing]:
     """Provide the attempt with a staged file. One without records gets an empty file, which has the columns."""
     if landing.staged is not None:
         yield landing
