@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -130,3 +131,15 @@ def test_run_ended_by_sigterm_finalises_its_fixtures(pytester: pytest.Pytester) 
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert Path("ended").exists()
     assert not Path("ran").exists()
+
+
+def test_public_class_names_exist_once() -> None:
+    """Only `sarameya.asyncio` has the names of trio's classes again."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for package in ("runtime", "handlers"):
+        for path in (ROOT / package).rglob("*.py"):
+            names = [node.name for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ClassDef)]
+            for name in names:
+                if not name.startswith("_") and "asyncio" not in path.parts:
+                    found[name].append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}

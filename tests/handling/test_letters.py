@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from sarameya import DeadLetterTopic, FailedMessage, Message, MessageHandler, RetryTopics
-from sarameya.handling.letters import REDRIVEN, Letter, Origin
+from sarameya.handling.letters import REDRIVEN, Letter, LetterOrigin
 from sarameya.model import NO_TIMESTAMP, Headers, TimestampType
 from sarameya.testing import ClaimFeed
 from sarameya_handlers.landing.dead_letters.letters import DeadLetter
 from sarameya_handlers.landing.dead_letters.topic import _headers as sink_headers
-from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.landing.links import Origin as LinkOrigin
+from sarameya_handlers.landing.links import ChainKey, Link, Origin
 
 LINK = Link(
     key=ChainKey("lake", "orders", 3),
@@ -22,7 +21,7 @@ LINK = Link(
     from_offset=100,
     to_offset=200,
     attempt="a" * 32,
-    origin=LinkOrigin(group="g", topic_id="b" * 32),
+    origin=Origin(group="g", topic_id="b" * 32),
 )
 SINK_LETTER = DeadLetter(offset=120, error="no number: 'x'", key=b"k", headers=(("h", b"1"), ("h", None)))
 
@@ -77,7 +76,7 @@ def test_message_is_restored_from_a_retry_topic(own: Headers, like_connect: bool
     first = message(own)
     found = letter(FailedMessage(first, failure(), 4, "billing").headers(like_connect=like_connect))
     read = message(found.retry_headers(due)).replace(topic="orders.billing.retry.1m", partition=0, offset=8)
-    origin = Origin.of(read)
+    origin = LetterOrigin.of(read)
     assert (origin.due, origin.attempts) == (due, 0 if like_connect else 4)
     assert origin.restore(read) == first.replace(headers=(*own, (REDRIVEN, b"1")))
 

@@ -49,14 +49,14 @@ from sarameya.group.session_machine.messages import (
     TasksStuck,
     UpdateSession,
 )
-from sarameya.group.session_machine.transitions import State
+from sarameya.group.session_machine.transitions import SessionState
 from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import CommitFailed, SessionEnded, SessionEnding
 from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 
 PARTITIONS = [TopicPartition(topic, number) for topic in ("t", "u") for number in range(3)]
 SUBSCRIPTIONS = (("t", "u"), ("t", "u"), ("t",), ("u",), ("t",), ("u",), None)
-CUT_OFF = frozenset({State.RELEASING, State.CLEANING_UP, State.CLOSING})
+CUT_OFF = frozenset({SessionState.RELEASING, SessionState.CLEANING_UP, SessionState.CLOSING})
 GRACE, REBALANCE_TIMEOUT, MARGIN, CLOSE_TIMEOUT = 2.0, 10.0, 0.5, 4.0
 
 
@@ -134,7 +134,7 @@ class SessionWalk:
         """End the session, complete everything under way, and check the end."""
         self._cancel()
         for _ in range(200):
-            if self.machine.state is State.ENDED:
+            if self.machine.state is SessionState.ENDED:
                 break
             if self.reading:
                 self._reader_stops()
@@ -146,7 +146,7 @@ class SessionWalk:
                 self._time_passes()
             elif not self.tasks_ended:
                 self._tasks_end()
-        assert self.machine.state is State.ENDED, f"the session does not end: {self.machine.state}"
+        assert self.machine.state is SessionState.ENDED, f"the session does not end: {self.machine.state}"
         assert self.calls.count("setup") <= 1
         if not self.is_cut_off:
             assert self.calls.count("cleanup") == self.calls.count("setup"), self.calls
@@ -320,7 +320,7 @@ class SessionWalk:
 
     def _receive(self, event: Event) -> None:
         self._note(str(event))
-        is_over = self.machine.state is State.ENDED
+        is_over = self.machine.state is SessionState.ENDED
         commands = self.machine.receive(event, self.now)
         assert not (is_over and commands), "an ended session returns commands"
         self._carry_out(commands)
@@ -414,7 +414,7 @@ class SessionWalk:
             self.revocation = machine.revoking, deadline.at
         else:
             self.revocation = None
-            if machine.state is State.CONSUMING:
+            if machine.state is SessionState.CONSUMING:
                 self._check_at_rest()
 
     def _check_at_rest(self) -> None:

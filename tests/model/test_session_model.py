@@ -25,7 +25,7 @@ from sarameya.group.session_machine.messages import (
     StartPartitions,
     StopReaders,
 )
-from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, Input, State
+from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, SessionInput, SessionState
 from sarameya.model import by_topic
 from sarameya.protocol.membership.messages import Fail, JoinWanted, MembershipLost, PrepareRebalance
 from tests.model.session import SessionWalk
@@ -80,10 +80,10 @@ def test_notices_after_the_end_are_in_the_outcome() -> None:
 
 def test_walks_reach_every_transition(monkeypatch: pytest.MonkeyPatch) -> None:
     """The walks must cover every row of the table."""
-    seen: set[tuple[State, Input]] = set()
+    seen: set[tuple[SessionState, SessionInput]] = set()
     move = SessionMachine._move
 
-    def watched(self: SessionMachine, by: Input) -> None:
+    def watched(self: SessionMachine, by: SessionInput) -> None:
         seen.add((self.state, by))
         move(self, by)
 
@@ -95,8 +95,8 @@ def test_walks_reach_every_transition(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_state_but_the_last_can_be_left() -> None:
     for state, row in TRANSITIONS.items():
-        assert bool(row) == (state is not State.ENDED)
-        assert state in SHUTTING_DOWN or row[Input.END] is State.ENDING
+        assert bool(row) == (state is not SessionState.ENDED)
+        assert state in SHUTTING_DOWN or row[SessionInput.END] is SessionState.ENDING
 
 
 # -- mutants --------------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class Mutants(SessionMachine):
         self._revoked(now)
 
     def no_call(self, now: float) -> None:
-        self._move(Input.CALL_DUE)
-        self._move(Input.COMMIT_DUE)
+        self._move(SessionInput.CALL_DUE)
+        self._move(SessionInput.COMMIT_DUE)
         self.job = Commit(is_last=False)
 
     def reported_twice(self, now: float) -> None:
@@ -164,7 +164,7 @@ class Mutants(SessionMachine):
 
     def forgets_assignment(self, new: NewAssignment) -> None:
         ORIGINAL["_take_assignment"](self, new)
-        if self.state is not State.CONSUMING:
+        if self.state is not SessionState.CONSUMING:
             self._assignment = None
 
     def ends_twice(self) -> None:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from time import perf_counter
 
-from sarameya.asyncio.portal import Call, Portal
+from sarameya.asyncio.portal import Portal, PortalCall
 from sarameya.group import claim
 from sarameya.message_batch import MessageBatch
 from sarameya.model import Message, TopicPartition
@@ -31,7 +31,7 @@ class Claim:
         self._claim = claim
         self._portal = portal
         self._present = claim._present
-        self._request: Call[bool] | None = None
+        self._request: PortalCall[bool] | None = None
         # End of the time slice.
         self._ends = 0.0
 

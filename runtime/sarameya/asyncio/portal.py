@@ -47,7 +47,7 @@ _LOOP_CLOSED = "the event loop was closed before the block of this object ended"
 
 _CHECK_SECONDS = 1.0
 
-_current: ContextVar[Call[Any] | None] = ContextVar("sarameya_call", default=None)
+_current: ContextVar[PortalCall[Any] | None] = ContextVar("sarameya_call", default=None)
 """The call that the current task of trio belongs to."""
 
 
@@ -74,7 +74,7 @@ class Portal:
         self._opened, self._ended = self._loop.create_future(), self._loop.create_future()
         self._failure: BaseException | None = None
         self._is_failing = False
-        self._calls: set[Call[Any]] = set()  # used by asyncio's thread
+        self._calls: set[PortalCall[Any]] = set()  # used by asyncio's thread
         self._callbacks: set[_CallBack[Any]] = set()  # used by trio's thread
         # A daemon: if the program ends without closing the portal, the interpreter must not wait for the thread.
         self._thread = threading.Thread(
@@ -161,14 +161,14 @@ class Portal:
 
         return await self.call(call)
 
-    def start(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> Call[T]:
+    def start(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> PortalCall[T]:
         """Start a call of a coroutine function in trio's thread.
 
         Raises:
             RuntimeError: The portal is closed, or belongs to another event loop.
         """
         self._check_loop()
-        call = Call(self, self._loop.create_future(), partial(function, *args))
+        call = PortalCall(self, self._loop.create_future(), partial(function, *args))
         self._put(call._start)
         self._calls.add(call)
         return call
@@ -285,7 +285,7 @@ class Portal:
         self._nursery.cancel_scope.cancel()
 
 
-class Call(Generic[T]):
+class PortalCall(Generic[T]):
     """A call in trio's thread. Created by `Portal.start`."""
 
     def __init__(self, portal: Portal, done: asyncio.Future[None], function: Callable[[], Awaitable[T]]) -> None:

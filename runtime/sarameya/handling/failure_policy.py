@@ -19,7 +19,7 @@ import attrs
 
 from sarameya.errors import ConfigError, DecodeError, MessageTooLargeError
 from sarameya.group.services import HandlerServices, RecordSender
-from sarameya.handling.letters import FailedMessage, Origin
+from sarameya.handling.letters import FailedMessage, LetterOrigin
 from sarameya.handling.options import DeadLetterTopic, Exceptions, Retry, RetryTopics
 from sarameya.model import Headers, Message
 from sarameya.observe import DeadLettered, SentToRetry
@@ -119,18 +119,18 @@ class FailurePolicy:
         """Maximum number of attempts in place."""
         return self._retry.attempts
 
-    def origin(self, message: Message) -> Origin:
+    def origin(self, message: Message) -> LetterOrigin:
         """Return where a message was first written. The headers say so in a retry topic of this group.
 
         The headers of another group's retry topic do not count. A message of it that fails here would otherwise go to
         retry topics of the first topic, which this group does not read.
         """
-        found = Origin.of(message)
+        found = LetterOrigin.of(message)
         if found.due is None:
             return found
         # Redriven letters have the group that could not handle them, which may be another one, or a connector.
         is_ours = found.group == self._services.group or found.topic == self._tiers.get(message.topic)
-        return found if is_ours and found.topic != message.topic else Origin.at(message)
+        return found if is_ours and found.topic != message.topic else LetterOrigin.at(message)
 
     def restored(self, message: Message) -> Message:
         """Return the message as it was first written."""

@@ -1,6 +1,6 @@
 """Messages whose handling has failed, as records of another topic: a retry topic, or a topic for dead letters. Pure.
 
-`FailedMessage` writes the headers, `Origin` reads them in a retry topic, and `Letter` in a topic for dead letters.
+`FailedMessage` writes the headers. `LetterOrigin` reads them in a retry topic, `Letter` in a topic for dead letters.
 
 Key and value are unchanged. The message's headers follow, and headers about the failure, as text:
 
@@ -39,7 +39,7 @@ _BRIEF_MESSAGE = 100
 
 
 @attrs.frozen(slots=True)
-class Origin:
+class LetterOrigin:
     """Place where a message was first written, and the number of earlier attempts at it."""
 
     topic: str
@@ -53,7 +53,7 @@ class Origin:
     """When to handle it, in milliseconds since 1970; None: now."""
 
     @classmethod
-    def of(cls, message: Message) -> Origin:
+    def of(cls, message: Message) -> LetterOrigin:
         """Return the origin of a message: what its headers say if it is from a retry topic, or its own place."""
         found = {name: (value or b"").decode(errors="replace") for name, value in message.headers}
         if DUE not in found:
@@ -68,7 +68,7 @@ class Origin:
         return cls(topic, partition, offset, timestamp, found.get(f"{ERRORS}group", ""), attempts, due)
 
     @classmethod
-    def at(cls, message: Message) -> Origin:
+    def at(cls, message: Message) -> LetterOrigin:
         """Return the place of a message itself, whatever its headers say."""
         return cls(message.topic, message.partition, message.offset, message.timestamp)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sarameya.service.letters.summary import OTHER_MESSAGES, Summary
+from sarameya.service.letters.summary import OTHER_MESSAGES, LetterSummary
 from tests.service.letters.kit import DEAD, failure_headers, letter
 
 
 def test_letters_are_counted_by_kind_with_their_times() -> None:
-    summary = Summary(DEAD)
+    summary = LetterSummary(DEAD)
     for number, time in enumerate([3000, 1000, 2000]):
         headers = failure_headers(partition=number, error=f"no customer {number}")
         summary.add(letter(headers, offset=number, timestamp=time))
@@ -38,12 +38,12 @@ def test_letters_are_counted_by_kind_with_their_times() -> None:
 
 
 def test_summary_without_letters_has_no_table() -> None:
-    assert Summary(DEAD).text() == "no letters"
-    assert Summary(DEAD).document() == {"topic": DEAD, "letters": 0, "kinds": []}
+    assert LetterSummary(DEAD).text() == "no letters"
+    assert LetterSummary(DEAD).document() == {"topic": DEAD, "letters": 0, "kinds": []}
 
 
 def test_further_kinds_are_counted_together() -> None:
-    summary = Summary(DEAD, most_kinds=3)
+    summary = LetterSummary(DEAD, most_kinds=3)
     for word in ("a", "b", "c", "d", "e", "a"):
         summary.add(letter(failure_headers(error=f"{word}!")))
     assert [(row["error_message"], row["letters"]) for row in summary.document()["kinds"]] == [

@@ -25,7 +25,7 @@ from sarameya_handlers.spark.errors import SparkGoneError, cause_of
 from sarameya_handlers.spark.poison.poison_search import PoisonError, dead_letters
 from sarameya_handlers.spark.sink.buffer import CollectedBatch
 from sarameya_handlers.spark.sink.flush_scheduler import FlushResult, FlushScheduler
-from sarameya_handlers.spark.sink.retry import Retry
+from sarameya_handlers.spark.sink.retry import FlushRetry
 from sarameya_handlers.spark.sink.settings import SinkSettings
 from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase
 
@@ -112,10 +112,10 @@ class LinkAppender:
             # After a revocation one more attempt is made, if time allows; then the records are left to the next owner.
             was_last_attempt = self._ended.is_set()
 
-    def _retry(self, time_limit: float = inf) -> Retry:
-        return Retry(self._ended, time_limit, self._claim.report, gives_up=not self._settings.waits_for_remedy)
+    def _retry(self, time_limit: float = inf) -> FlushRetry:
+        return FlushRetry(self._ended, time_limit, self._claim.report, gives_up=not self._settings.waits_for_remedy)
 
-    async def _links(self, link: Link, since: int, result: FlushResult, retry: Retry) -> Sequence[Link]:
+    async def _links(self, link: Link, since: int, result: FlushResult, retry: FlushRetry) -> Sequence[Link]:
         """Return the chain's links after an attempt. Retries until they can be read. Raises LandingError."""
         while result.links is None:
             is_other_chain = result.was_shared and result.error is not None and not passes(result.error)

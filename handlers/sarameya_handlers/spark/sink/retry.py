@@ -20,7 +20,7 @@ _REVOKED_DELAY = 0.5
 
 
 @attrs.define(slots=True)
-class Retry:
+class FlushRetry:
     """Waits with a growing delay, for at most `time_limit` seconds in total. Waits are short after the claim's end."""
 
     _ended: trio.Event = attrs.field(factory=trio.Event)

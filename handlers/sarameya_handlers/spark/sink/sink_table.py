@@ -20,7 +20,7 @@ from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.sink.flush import open_table
 from sarameya_handlers.spark.sink.flush_scheduler import FlushScheduler
 from sarameya_handlers.spark.sink.flush_slots import FlushSlots
-from sarameya_handlers.spark.sink.retry import Retry
+from sarameya_handlers.spark.sink.retry import FlushRetry
 from sarameya_handlers.spark.sink.settings import SinkSettings
 from sarameya_handlers.spark.tables.table import Shape, Table
 
@@ -164,7 +164,7 @@ class SinkTable:
 
     async def _heads(self, keys: Sequence[ChainKey]) -> dict[ChainKey, Link]:
         """Return the heads of these chains. Raises our own errors that do not pass, and LandingError for all others."""
-        retry = Retry(time_limit=0.0 if self.settings.waits_for_remedy else self.settings.retry_for)
+        retry = FlushRetry(time_limit=0.0 if self.settings.waits_for_remedy else self.settings.retry_for)
         while True:
             try:
                 return await self.scheduler.heads(keys)

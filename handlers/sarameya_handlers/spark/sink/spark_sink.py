@@ -40,7 +40,7 @@ from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.sink.flush import OnPhase
 from sarameya_handlers.spark.sink.options import option_defaults, sink_arguments
 from sarameya_handlers.spark.sink.partition_lander import PartitionLander
-from sarameya_handlers.spark.sink.retry import Retry
+from sarameya_handlers.spark.sink.retry import FlushRetry
 from sarameya_handlers.spark.sink.settings import SinkSettings
 from sarameya_handlers.spark.sink.shared_spark import open_shared
 from sarameya_handlers.spark.sink.sink_table import FoundChain, SinkTable, SinkTables
@@ -337,7 +337,7 @@ class SparkSink(ConsumerGroupHandler):
             ended = trio.Event()
             nursery.start_soon(_cancel_at_end, claim, ended, nursery.cancel_scope)
             # If it has begun, the session ends even if the cause is gone at once, which must not happen over and over.
-            retry = Retry(ended, report=claim.report, gives_up=False, delay=30.0 if has_begun else 0.5)
+            retry = FlushRetry(ended, report=claim.report, gives_up=False, delay=30.0 if has_begun else 0.5)
             while start.problem is not None:
                 await retry.wait(f"{tp} waits", start.problem)
                 with claim.report.doing(Activity.RETRYING, f"{tp} waits: {cause_of(start.problem)}"):

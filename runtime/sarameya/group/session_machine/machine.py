@@ -77,7 +77,7 @@ from sarameya.group.session_machine.messages import (
     TasksStuck,
     UpdateSession,
 )
-from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, Input, State
+from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, SessionInput, SessionState
 from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
     CallCancelled,
@@ -119,7 +119,7 @@ class SessionMachine:
     """
 
     def __init__(self, options: SessionOptions, generation: Generation, wanted: Wanted | None) -> None:
-        self.state = State.CONSUMING
+        self.state = SessionState.CONSUMING
         self.job: Job | None = None
         self.generation = generation
         self.owned: frozenset[TopicPartition] = frozenset()
@@ -157,7 +157,7 @@ class SessionMachine:
 
     def receive(self, event: Event, now: float) -> list[Command]:
         """Handle an event. Return the commands to execute, in order. `job` may change."""
-        if self.state is State.ENDED:
+        if self.state is SessionState.ENDED:
             self._handle_late(event)
         else:
             self._handle(event, now)
@@ -181,14 +181,14 @@ class SessionMachine:
 
     def next_deadline(self) -> float | None:
         """Return the time for `handle_timer`; None if only an event can cause a transition."""
-        is_over = self._is_abandoned or self.state is State.ENDED
+        is_over = self._is_abandoned or self.state is SessionState.ENDED
         return None if is_over or self.deadline.at in (math.inf, self._checked_deadline) else self.deadline.stuck_at
 
     def _take_commands(self) -> list[Command]:
         commands, self._commands = self._commands, []
         return commands
 
-    def _move(self, by: Input) -> None:
+    def _move(self, by: SessionInput) -> None:
         self.state = TRANSITIONS[self.state][by]
 
     # -- events ---------------------------------------------------------------------------------------
@@ -268,35 +268,35 @@ class SessionMachine:
         match self.state, event:
             case _, CallEnded(cut_off=True) if isinstance(job, CallHandler):
                 self._call_cut_off(job.name, now)
-            case State.FETCHING, OffsetsFetched(committed=None):
-                self._move(Input.DONE)
-            case State.FETCHING, OffsetsFetched(committed=committed) if committed is not None:
+            case SessionState.FETCHING, OffsetsFetched(committed=None):
+                self._move(SessionInput.DONE)
+            case SessionState.FETCHING, OffsetsFetched(committed=committed) if committed is not None:
                 self._fetched = committed
                 self._set_up()
             case _, OffsetsFailed(error=error):
                 self._offsets_failed(error, now)
-            case State.SETTING_UP, CallEnded():
+            case SessionState.SETTING_UP, CallEnded():
                 self._notify_assigned()
-            case State.ASSIGNING, CallEnded():
+            case SessionState.ASSIGNING, CallEnded():
                 self._start()
-            case State.DRAINING, Drained(not_started=not_started):
+            case SessionState.DRAINING, Drained(not_started=not_started):
                 self._started -= self.revoking | not_started
                 self._notify_revoked(now)
-            case State.REVOKING, CallEnded():
-                self._move(Input.COMMIT_DUE)
+            case SessionState.REVOKING, CallEnded():
+                self._move(SessionInput.COMMIT_DUE)
                 self.job = Commit(is_last=False)
-            case State.COMMITTING, CommitEnded(in_time=in_time):
+            case SessionState.COMMITTING, CommitEnded(in_time=in_time):
                 if not in_time:
                     self._commit_failed("the commit of revoked partitions got no response by the deadline")
                 self._revoked(now)
-            case State.RELEASING | State.CLEANING_UP | State.CLOSING, CallEnded() | CommitEnded():
+            case SessionState.RELEASING | SessionState.CLEANING_UP | SessionState.CLOSING, CallEnded() | CommitEnded():
                 self._next_of_shutdown()
 
     # -- assignments and rebalances, one after the other ------------------------------------------------
 
     def _advance(self, now: float) -> None:
         """Start with a waiting assignment, or answer a waiting rebalance, if there is no job."""
-        while self.state is State.CONSUMING:
+        while self.state is SessionState.CONSUMING:
             if self._assignment is not None:
                 new, self._assignment = self._assignment, None
                 self._apply(new, now)
@@ -334,7 +334,7 @@ class SessionMachine:
         if self._assignment is None and self._rebalance is None:
             # Even without new partitions: the first assignment calls `setup`, and starts the handler's streams.
             self._added = [partition for partition in assigned if partition not in self._started]
-            self._move(Input.ADDED)
+            self._move(SessionInput.ADDED)
             self.job = FetchOffsets(tuple(self._added))
 
     def _unsubscribed(self) -> list[TopicPartition]:
@@ -361,13 +361,13 @@ class SessionMachine:
         revoked = PartitionsRevoked(self._options.group, self.generation, tuple(sorted(self.revoking)))
         self._commands.append(Observe(revoked))
         self._hasten(deadline, now)
-        self._move(Input.REVOKED)
+        self._move(SessionInput.REVOKED)
         self.job = Drain(self.revoking)
 
     def _notify_revoked(self, now: float) -> None:
         if known := self.revoking & self._notified:
             self._notified -= known
-            self._move(Input.CALL_DUE)
+            self._move(SessionInput.CALL_DUE)
             self.job = CallHandler("partitions_revoked", tuple(sorted(known)))
         else:
             self._revoked(now)
@@ -377,7 +377,7 @@ class SessionMachine:
         self._commands.append(DropOffsets(revoked))
         self._set_owned(self.owned - revoked)
         self._lift()
-        self._move(Input.DONE)
+        self._move(SessionInput.DONE)
         if self._applying is not None:
             applied, self._applying = self._applying, None
             self._finish_assignment(applied, has_revoked=True)
@@ -396,10 +396,10 @@ class SessionMachine:
     # -- starting ---------------------------------------------------------------------------------------
 
     def _break_off_fetch(self) -> None:
-        if self.state is State.FETCHING and self.job is not None:  # the job has not started
+        if self.state is SessionState.FETCHING and self.job is not None:  # the job has not started
             self.job = None
-            self._move(Input.DONE)
-        elif self.state is State.FETCHING:
+            self._move(SessionInput.DONE)
+        elif self.state is SessionState.FETCHING:
             self._commands.append(BreakOffFetch())
 
     def _set_up(self) -> None:
@@ -409,13 +409,13 @@ class SessionMachine:
         self._needs_cleanup = True
         claims = by_topic(sorted(self.owned))
         self._commands.append(Observe(SessionStarted(self._options.group, self.generation, claims)))
-        self._move(Input.SETUP_DUE)
+        self._move(SessionInput.SETUP_DUE)
         self.job = CallHandler("setup")
 
     def _notify_assigned(self) -> None:
         if new := tuple(partition for partition in self._added if partition not in self._notified):
             self._notified |= frozenset(new)
-            self._move(Input.ASSIGNED_DUE)
+            self._move(SessionInput.ASSIGNED_DUE)
             self.job = CallHandler("partitions_assigned", new)
         else:
             self._start()
@@ -423,7 +423,7 @@ class SessionMachine:
     def _start(self) -> None:
         self._started |= frozenset(self._fetched)
         self._commands.append(StartPartitions(self._fetched))
-        self._move(Input.DONE)
+        self._move(SessionInput.DONE)
 
     # -- failures ---------------------------------------------------------------------------------------
 
@@ -450,7 +450,7 @@ class SessionMachine:
             self._end(f"{name} was cancelled, since it did not return in time", now)
             return
         self._missed_deadline(name)
-        if self.state is State.RELEASING:
+        if self.state is SessionState.RELEASING:
             self._next_of_shutdown()
         elif not self.is_ending:
             self._end(f"{name} did not return in time", now)
@@ -486,7 +486,7 @@ class SessionMachine:
         self.outcome.deadline = self.deadline.session_ends
         self.outcome.lost = self.outcome.lost or lost
         if is_first:
-            self._move(Input.END)
+            self._move(SessionInput.END)
             self.job = None
             self.outcome.reason, self.revoking_since = reason, now
             self._commands.append(Observe(SessionEnding(self._options.group, self.generation, reason, lost)))
@@ -501,19 +501,19 @@ class SessionMachine:
         self.outcome.deadline = self.deadline.session_ends
         self._commands.append(LimitTime())
         if known := tuple(sorted(self._notified)):
-            self._move(Input.CALL_DUE)
+            self._move(SessionInput.CALL_DUE)
             self.job = CallHandler("partitions_lost" if self.outcome.lost else "partitions_revoked", known)
         else:
             self._next_of_shutdown()
 
     def _next_of_shutdown(self) -> None:
-        if self.state is State.CLEANING_UP:
+        if self.state is SessionState.CLEANING_UP:
             self._needs_cleanup = False
-        if self.state is not State.CLOSING and self._needs_cleanup:
-            self._move(Input.CLEANUP_DUE)
+        if self.state is not SessionState.CLOSING and self._needs_cleanup:
+            self._move(SessionInput.CLEANUP_DUE)
             self.job = CallHandler("cleanup")
-        elif self.state is not State.CLOSING and not self.outcome.lost:
-            self._move(Input.COMMIT_DUE)
+        elif self.state is not SessionState.CLOSING and not self.outcome.lost:
+            self._move(SessionInput.COMMIT_DUE)
             self.job = Commit(is_last=True)
         else:
             self._ended()
@@ -527,6 +527,6 @@ class SessionMachine:
         self._ended()
 
     def _ended(self) -> None:
-        self._move(Input.DONE)
+        self._move(SessionInput.DONE)
         self.outcome.next = self._assignment if self._rebalance is None else None
         self._commands.append(Observe(SessionEnded(self._options.group, self.generation, self.outcome.reason)))

@@ -72,7 +72,7 @@ from sarameya.protocol.membership.messages import Left
 from sarameya.status import PartitionStatus
 
 
-class Limits:
+class SessionLimits:
     """The time limits of a session as cancel scopes. Only this class turns the session's deadline into scopes.
 
     Attributes:
@@ -160,7 +160,7 @@ class SessionRunner:
         )
         self._readers = self._open_readers(pauses)
         self._starter = PartitionStarter(runtime, source, self._offsets, handler, self._readers, member.growth)
-        self._limits = Limits(self._machine.deadline)
+        self._limits = SessionLimits(self._machine.deadline)
         self._overdue = OverdueHandlers(self._readers, self._offsets, config, runtime.observer)
         self._calls: dict[trio.lowlevel.Task, str] = {}
         self._events: deque[Event] = deque()

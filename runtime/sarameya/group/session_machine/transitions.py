@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 
-class State(Enum):
+class SessionState(Enum):
     """The job of a session. Partitions that have started are read meanwhile."""
 
     CONSUMING = auto()
@@ -38,7 +38,7 @@ class State(Enum):
     """The session has ended."""
 
 
-class Input(Enum):
+class SessionInput(Enum):
     """The cause of a transition."""
 
     ADDED = auto()
@@ -61,33 +61,47 @@ class Input(Enum):
     """The group, the user or a failure ends the session."""
 
 
-_END = {Input.END: State.ENDING}
+_END = {SessionInput.END: SessionState.ENDING}
 
-TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
-    State.CONSUMING: {Input.ADDED: State.FETCHING, Input.REVOKED: State.DRAINING, **_END},
-    State.FETCHING: {
-        Input.SETUP_DUE: State.SETTING_UP,
-        Input.ASSIGNED_DUE: State.ASSIGNING,
-        Input.DONE: State.CONSUMING,
+TRANSITIONS: Mapping[SessionState, Mapping[SessionInput, SessionState]] = {
+    SessionState.CONSUMING: {
+        SessionInput.ADDED: SessionState.FETCHING,
+        SessionInput.REVOKED: SessionState.DRAINING,
         **_END,
     },
-    State.SETTING_UP: {Input.ASSIGNED_DUE: State.ASSIGNING, Input.DONE: State.CONSUMING, **_END},
-    State.ASSIGNING: {Input.DONE: State.CONSUMING, **_END},
-    State.DRAINING: {Input.CALL_DUE: State.REVOKING, Input.DONE: State.CONSUMING, **_END},
-    State.REVOKING: {Input.COMMIT_DUE: State.COMMITTING, **_END},
-    State.COMMITTING: {Input.DONE: State.CONSUMING, **_END},
-    State.ENDING: {
-        Input.CALL_DUE: State.RELEASING,
-        Input.CLEANUP_DUE: State.CLEANING_UP,
-        Input.COMMIT_DUE: State.CLOSING,
-        Input.DONE: State.ENDED,
+    SessionState.FETCHING: {
+        SessionInput.SETUP_DUE: SessionState.SETTING_UP,
+        SessionInput.ASSIGNED_DUE: SessionState.ASSIGNING,
+        SessionInput.DONE: SessionState.CONSUMING,
+        **_END,
     },
-    State.RELEASING: {Input.CLEANUP_DUE: State.CLEANING_UP, Input.DONE: State.ENDED},
-    State.CLEANING_UP: {Input.COMMIT_DUE: State.CLOSING, Input.DONE: State.ENDED},
-    State.CLOSING: {Input.DONE: State.ENDED},
-    State.ENDED: {},
+    SessionState.SETTING_UP: {
+        SessionInput.ASSIGNED_DUE: SessionState.ASSIGNING,
+        SessionInput.DONE: SessionState.CONSUMING,
+        **_END,
+    },
+    SessionState.ASSIGNING: {SessionInput.DONE: SessionState.CONSUMING, **_END},
+    SessionState.DRAINING: {
+        SessionInput.CALL_DUE: SessionState.REVOKING,
+        SessionInput.DONE: SessionState.CONSUMING,
+        **_END,
+    },
+    SessionState.REVOKING: {SessionInput.COMMIT_DUE: SessionState.COMMITTING, **_END},
+    SessionState.COMMITTING: {SessionInput.DONE: SessionState.CONSUMING, **_END},
+    SessionState.ENDING: {
+        SessionInput.CALL_DUE: SessionState.RELEASING,
+        SessionInput.CLEANUP_DUE: SessionState.CLEANING_UP,
+        SessionInput.COMMIT_DUE: SessionState.CLOSING,
+        SessionInput.DONE: SessionState.ENDED,
+    },
+    SessionState.RELEASING: {SessionInput.CLEANUP_DUE: SessionState.CLEANING_UP, SessionInput.DONE: SessionState.ENDED},
+    SessionState.CLEANING_UP: {SessionInput.COMMIT_DUE: SessionState.CLOSING, SessionInput.DONE: SessionState.ENDED},
+    SessionState.CLOSING: {SessionInput.DONE: SessionState.ENDED},
+    SessionState.ENDED: {},
 }
 """state -> input -> next state. Any other input in a state is a bug."""
 
-SHUTTING_DOWN = frozenset({State.ENDING, State.RELEASING, State.CLEANING_UP, State.CLOSING, State.ENDED})
+SHUTTING_DOWN = frozenset(
+    {SessionState.ENDING, SessionState.RELEASING, SessionState.CLEANING_UP, SessionState.CLOSING, SessionState.ENDED}
+)
 """The states of a session that ends."""

@@ -14,7 +14,7 @@ from sarameya.protocol.membership.states import Request
 
 
 @attrs.frozen(slots=True)
-class InFlight:
+class PendingRequest:
     """A pending request to the coordinator."""
 
     request: Request
@@ -28,7 +28,7 @@ class MembershipExchanges:
     def __init__(self) -> None:
         self.coordinator: int | None = None
         """Node id of the group's coordinator, if it is known."""
-        self.in_flight: InFlight | None = None
+        self.in_flight: PendingRequest | None = None
         """The pending request to the coordinator."""
         self.find_at = 0.0
         """Time from which the coordinator may be searched for, if it is not known."""
@@ -61,7 +61,7 @@ class MembershipExchanges:
 
     def send(self, request: Request, now: float) -> int:
         """Record that a request is sent to the coordinator, and return its token."""
-        self.in_flight = InFlight(request, self._next_token(), now)
+        self.in_flight = PendingRequest(request, self._next_token(), now)
         return self.in_flight.token
 
     def assign(self) -> int:
@@ -80,7 +80,7 @@ class MembershipExchanges:
             self.coordinator = node_id
         return True
 
-    def answered(self, token: int) -> InFlight | None:
+    def answered(self, token: int) -> PendingRequest | None:
         """Finish the pending request and return it. Return None if the token is not the expected one."""
         flight = self.in_flight
         if flight is None or flight.token != token:

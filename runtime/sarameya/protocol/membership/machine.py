@@ -40,7 +40,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, RetriesExhaustedError, kafka_error
 from sarameya.model import NO_GENERATION, Assignment, Generation
 from sarameya.protocol.backoff import Backoff
-from sarameya.protocol.membership.exchanges import InFlight, MembershipExchanges
+from sarameya.protocol.membership.exchanges import MembershipExchanges, PendingRequest
 from sarameya.protocol.membership.messages import (
     Assign,
     Assigned,
@@ -251,7 +251,7 @@ class Membership:
     def _handle_response(
         self,
         event: JoinAnswered | SyncAnswered | HeartbeatAnswered | LeaveAnswered,
-        flight: InFlight,
+        flight: PendingRequest,
         now: float,
     ) -> None:
         if isinstance(event, JoinAnswered) and event.code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -412,7 +412,7 @@ class Membership:
         elif request is not Request.COMMIT:  # the caller of a commit retries itself
             self._send_at = at
 
-    def _send_again(self, flight: InFlight, now: float, cause: str) -> None:
+    def _send_again(self, flight: PendingRequest, now: float, cause: str) -> None:
         """Send an unanswered join or sync again at once, over a new connection. The first may be held, or lost."""
         self._forget_coordinator(cause)
         self._exchanges.find_at = self._send_at = now

@@ -10,7 +10,7 @@ from sarameya.service.letters.letter_text import letter_json, letter_text
 from sarameya.service.letters.log_reader import Clients, LettersUpTo, Selection, look_up
 from sarameya.service.letters.progress_store import ProgressStore
 from sarameya.service.letters.redrive_progress import RedriveProgress
-from sarameya.service.letters.summary import Summary
+from sarameya.service.letters.summary import LetterSummary
 from sarameya.service.output.command_result import CommandResult
 from sarameya.service.output.progress_display import QuietSteps, Steps
 
@@ -29,7 +29,7 @@ async def list_letters(
         pending_of: Group that keeps the progress of redrives: letters that were sent back are left out.
         steps: Shows the progress.
     """
-    summary = Summary(selection.choice.topic)
+    summary = LetterSummary(selection.choice.topic)
 
     def count(letter: Letter) -> bool:
         summary.add(letter)

@@ -22,7 +22,7 @@ OTHER_MESSAGES = "(other messages)"
 _SHOWN_CHARACTERS = 80
 
 
-class Kind(NamedTuple):
+class LetterKind(NamedTuple):
     """Common properties of letters of one kind. Empty texts are unknown."""
 
     topic: str
@@ -31,10 +31,10 @@ class Kind(NamedTuple):
     error_message: str
 
 
-_OTHERS = Kind("", "", "", OTHER_MESSAGES)
+_OTHERS = LetterKind("", "", "", OTHER_MESSAGES)
 
 
-class Summary:
+class LetterSummary:
     """The kinds of letters in a topic.
 
     Args:
@@ -45,11 +45,11 @@ class Summary:
     def __init__(self, topic: str, most_kinds: int = _MOST_KINDS) -> None:
         self._topic = topic
         self._most_kinds = most_kinds
-        self._rows: dict[Kind, Tally] = {}
+        self._rows: dict[LetterKind, Tally] = {}
 
     def add(self, letter: Letter) -> None:
         """Count a letter."""
-        kind = Kind(letter.topic, letter.group, letter.error_class, folded(letter.error_message))
+        kind = LetterKind(letter.topic, letter.group, letter.error_class, folded(letter.error_message))
         if len(self._rows) >= self._most_kinds and kind not in self._rows:
             kind = kind._replace(error_message=OTHER_MESSAGES)
             if len(self._rows) >= 2 * self._most_kinds and kind not in self._rows:
@@ -99,5 +99,5 @@ class Summary:
             ],
         }
 
-    def _sorted(self) -> list[tuple[Kind, Tally]]:
+    def _sorted(self) -> list[tuple[LetterKind, Tally]]:
         return sorted(self._rows.items(), key=lambda item: (-item[1].letters, item[0]))

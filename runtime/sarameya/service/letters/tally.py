@@ -14,7 +14,7 @@ from sarameya.service.output.command_result import Document
 K = TypeVar("K")
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """Place of a letter in its topic, and the time of its writing in milliseconds since 1970."""
 
     partition: int
@@ -22,7 +22,7 @@ class Place(NamedTuple):
     timestamp: int
 
     @classmethod
-    def of(cls, message: Message) -> Place:
+    def of(cls, message: Message) -> LetterPlace:
         """Return the place of a letter."""
         return cls(message.partition, message.offset, message.timestamp)
 
@@ -34,15 +34,15 @@ class Place(NamedTuple):
 class Tally:
     """A number of letters, and the first and the last one by time."""
 
-    first: Place
-    last: Place
+    first: LetterPlace
+    last: LetterPlace
     letters: int = 0
     partitions: Counter[int] = attrs.field(factory=Counter)
     """Partition that the messages came from -> number of letters. Letters without one are left out."""
 
     def add(self, letter: Letter) -> None:
         """Count one more letter."""
-        place = Place.of(letter.message)
+        place = LetterPlace.of(letter.message)
         self.letters += 1
         if letter.partition is not None:
             self.partitions[letter.partition] += 1
@@ -59,5 +59,5 @@ class Tally:
 def count(tallies: dict[K, Tally], key: K, letter: Letter) -> None:
     """Count a letter in the tally of its kind."""
     if key not in tallies:
-        tallies[key] = Tally(Place.of(letter.message), Place.of(letter.message))
+        tallies[key] = Tally(LetterPlace.of(letter.message), LetterPlace.of(letter.message))
     tallies[key].add(letter)

@@ -330,7 +330,7 @@ def test_search_is_the_same_with_any_summary(seed: int) -> None:
             continue
         since = {key: random.choice((LAST, 1, 3)) for key in random.sample((KEY, OTHER, NEW), random.randrange(1, 4))}
         assert chains.summarize(history.commits[at:]) == summary
-        stored = msgspec.json.decode(msgspec.json.encode(summary), type=chains.Summary)
+        stored = msgspec.json.decode(msgspec.json.encode(summary), type=chains.ChainSummary)
         with_summary = outcome(partial(chains.search, history.commits, since, stored))
         without_summary = outcome(partial(chains.search, history.commits, since))
         assert with_summary == without_summary

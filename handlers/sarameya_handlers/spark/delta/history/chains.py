@@ -33,7 +33,7 @@ class ChainHistory:
 
 
 @attrs.frozen(slots=True, kw_only=True)
-class Summary:
+class ChainSummary:
     """The last link of every chain as of one commit. A search need not go further back than this commit.
 
     A summary depends only on the log up to that commit, which never changes. So any owner of a partition may write it,
@@ -55,7 +55,7 @@ class Summary:
 
 
 def search(
-    commits: Iterable[DeltaCommit], since: Mapping[ChainKey, int], summary: Summary | None = None
+    commits: Iterable[DeltaCommit], since: Mapping[ChainKey, int], summary: ChainSummary | None = None
 ) -> dict[ChainKey, ChainHistory]:
     """Return the links of each given chain, starting at the given number.
 
@@ -79,7 +79,7 @@ def search(
     return search.result()
 
 
-def summarize(commits: Iterable[DeltaCommit], before: Summary | None = None) -> Summary | None:
+def summarize(commits: Iterable[DeltaCommit], before: ChainSummary | None = None) -> ChainSummary | None:
     """Return the summary of these commits, from the newest one backwards; None if there are none.
 
     Args:
@@ -172,14 +172,14 @@ class _HistorySearch:
         if commit.mark is not None:
             self._take_mark(commit.mark)
 
-    def may_end_with(self, summary: Summary) -> bool:
+    def may_end_with(self, summary: ChainSummary) -> bool:
         """Return whether no links are wanted apart from those found and the summary's."""
         wanted = ((key, chain) for key, chain in self._chains.items() if not chain.has_all_links)
         return all(
             key not in summary.by_key or chain.is_first_wanted(summary.by_key[key].link.number) for key, chain in wanted
         )
 
-    def end_with(self, summary: Summary) -> None:
+    def end_with(self, summary: ChainSummary) -> None:
         """Finish the search with the summary in place of the commits that it covers."""
         if self._newest < 0:
             self._newest = summary.last.version
@@ -200,9 +200,9 @@ class _HistorySearch:
                 found.term = self._restored
         return {key: chain.found for key, chain in self._chains.items()}
 
-    def summary(self, last: DeltaCommit) -> Summary:
+    def summary(self, last: DeltaCommit) -> ChainSummary:
         """Return the summary of all commits taken so far, the newest of which is `last`."""
-        return Summary(
+        return ChainSummary(
             last=last,
             marks=tuple(chain.last for chain in self._chains.values() if chain.last is not None),
             restored=self._restored,

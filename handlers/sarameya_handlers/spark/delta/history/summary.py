@@ -1,6 +1,6 @@
 """Searches in a Delta log that stay fast however long the log is, by a summary.
 
-    _sarameya/heads.json      the last link of every chain as of one commit of the log (chains.Summary)
+    _sarameya/heads.json      the last link of every chain as of one commit of the log (chains.ChainSummary)
 
 Without a summary, a search for a chain with no recent link, or none at all, would read the whole log. So a sink writes
 one every few hundred commits. A reader uses it only if the log has exactly the summary's last commit, and reads the
@@ -18,7 +18,7 @@ import msgspec
 from sarameya_handlers.landing.errors import ChainError
 from sarameya_handlers.landing.links import ChainKey
 from sarameya_handlers.landing.stores.store import Store
-from sarameya_handlers.spark.delta.history.chains import ChainHistory, Summary, search, summarize
+from sarameya_handlers.spark.delta.history.chains import ChainHistory, ChainSummary, search, summarize
 from sarameya_handlers.spark.delta.history.commits import DeltaCommit
 from sarameya_handlers.spark.delta.history.log import DeltaLog
 
@@ -44,7 +44,7 @@ class SummarizedLog:
         self._log = log
         self._store: Store | None = None
         self._file = ""
-        self._summary: Summary | None = None
+        self._summary: ChainSummary | None = None
         self._tried = -1
         """The newest version when a renewal last failed."""
 
@@ -100,9 +100,9 @@ def _limited(commits: Iterable[DeltaCommit]) -> Iterator[DeltaCommit]:
         yield commit
 
 
-def _read(store: Store, file: str) -> Summary | None:
+def _read(store: Store, file: str) -> ChainSummary | None:
     try:
         content = store.get(file)
-        return None if content is None else msgspec.json.decode(content, type=Summary)
+        return None if content is None else msgspec.json.decode(content, type=ChainSummary)
     except (OSError, msgspec.MsgspecError, ChainError):
         return None
