@@ -71,7 +71,7 @@ async def test_full_feed_is_backpressured_unless_paused(
     consumer = Feed().consumer
 
     def held() -> bool:
-        return consumer.is_held(trio.current_time(), 10.0)
+        return consumer.is_full_briefly(trio.current_time(), 10.0)
 
     assert (consumer.is_wanted, held()) == (True, False)
     consumer.deliver(records(0))

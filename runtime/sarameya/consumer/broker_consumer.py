@@ -166,7 +166,7 @@ class BrokerConsumer:
             if self._suspects:
                 await self._fetch_suspect()
                 continue
-            held = [c for c in subscriptions.holding if c.is_held(now, config.max_processing_time)]
+            held = [c for c in subscriptions.holding if c.is_full_briefly(now, config.max_processing_time)]
             if not self._session.wanted or (held and not subscriptions.hot):
                 if subscriptions.holding:  # they may get room when others release bytes
                     self._budget.notify_of_room(self._wake)

@@ -99,7 +99,7 @@ class PartitionConsumer:
         """True if only its unprocessed messages keep the partition out of fetches, neither a pause nor backpressure."""
         return not (self.is_paused or self.is_backpressured or self.has_room)
 
-    def is_held(self, now: float, patience: float) -> bool:
+    def is_full_briefly(self, now: float, patience: float) -> bool:
         """Return whether room is likely soon: the buffer has been full for less than `patience` seconds."""
         return self.is_full and now < self.full_since + patience
 

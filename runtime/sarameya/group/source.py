@@ -81,7 +81,7 @@ class SessionRuntime(Protocol):
 
 
 class LogReader(Protocol):
-    """The reader of the logs, which delivers records to feeds: a `Fetcher`."""
+    """The reader of the logs, which delivers records to partition consumers: a `Fetcher`."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None: ...
 

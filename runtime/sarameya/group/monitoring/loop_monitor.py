@@ -86,9 +86,9 @@ class LoopMonitor(trio.abc.Instrument):
             if blocked_since != since:
                 where, stack = _NO_STACK, ""
             # An instrument must not wake tasks between two passes, so a task reports the blockage.
-            self._token.run_sync_soon(self._on_over, Blockage(seconds, trio.current_time(), where, stack))
+            self._token.run_sync_soon(self._on_blockage_ended, Blockage(seconds, trio.current_time(), where, stack))
 
-    def _on_over(self, blockage: Blockage) -> None:
+    def _on_blockage_ended(self, blockage: Blockage) -> None:
         self.last = blockage
         self._report(blockage)
 

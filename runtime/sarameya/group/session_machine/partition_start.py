@@ -182,9 +182,9 @@ class PartitionStarter:
         batch.waiting = batch.waiting.difference(starts)
         for partition in starts:
             self._answers.pop(partition, None)
-        runtime, feeds, logs = self._runtime, self._source.fetcher, self._source.logs
+        runtime, fetcher, logs = self._runtime, self._source.fetcher, self._source.logs
         consumers = [
-            feeds.feed(tp, start.offset, start.leader_epoch, start.lookup_epoch, logs.topic_id(tp.topic))
+            fetcher.feed(tp, start.offset, start.leader_epoch, start.lookup_epoch, logs.topic_id(tp.topic))
             for tp, start in starts.items()
         ]
         for partition, start in starts.items():
@@ -192,7 +192,7 @@ class PartitionStarter:
         intercept, handler_time = runtime.interceptors.consume, runtime.handler_time
         ledger = self._offsets.ledger
         self._readers.start(Claim(consumer, runtime.config, intercept, handler_time, ledger) for consumer in consumers)
-        feeds.read(consumers)
+        fetcher.read(consumers)
 
     # -- cancellation -------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class Readers(ABC):
 
     @abstractmethod
     def stop(self, partitions: Iterable[TopicPartition] | None, grace_ends: float) -> Sequence[Claim]:
-        """Stop reading these partitions: their iterators end.
+        """Stop reading these partitions. Their claims drop buffered records, and their iterators end.
 
         A repeated call can only move the end of the grace to an earlier time.
 
@@ -106,7 +106,7 @@ class Readers(ABC):
             grace_ends: Time at which tasks that still run are cancelled.
 
         Returns:
-            The stopped claims. The caller releases their feeds.
+            The stopped claims. The caller releases their partition consumers.
         """
 
     async def drained(self, partitions: Iterable[TopicPartition]) -> None:
@@ -184,7 +184,7 @@ def _name(claim: Claim) -> str:
 
 
 async def in_slice(consume: Callable[[Feed], Awaitable[None]], feed: Feed) -> None:
-    """Call the handler in a time slice: it may block before it requests its first message."""
+    """Call the handler once it is its turn (`time_slices.py`): it may block before it requests its first message."""
     await feed._slice.start()
     if not feed.has_ended:
         await consume(feed)
