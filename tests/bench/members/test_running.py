@@ -102,7 +102,7 @@ async def test_line_that_arrives_in_parts_is_read_as_one() -> None:
 
 @pytest.mark.parametrize(("code", "reason"), [("0", None), ("3", "ended with 3: no message")])
 async def test_program_that_stops_with_an_error_raises(code: str, reason: str | None) -> None:
-    body = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\nsay('ready')\nwhile True: time.sleep(60)"
+    body = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\nreport('ready')\nwhile True: time.sleep(60)"
     failures: list[str] = []
     try:
         async with open_program(command(body), json.loads) as program:
