@@ -15,17 +15,29 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _TRANSFORM = re.compile(r"(years?|months?|days?|hours?|date|bucket|truncate)\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
+_VARIANT = re.compile(r"(?<=[:<,])variant(?=[,>]|$)")
+"""A type in the text of a schema. A field's name is followed by a colon."""
 _NAMES = {"year": "years", "month": "months", "day": "days", "hour": "hours", "date": "days"}
 
 
 def create_table(
     name: TableName, schema: StructType, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> str:
-    """Return the CREATE TABLE statement. All columns are nullable, even if the frame's are not."""
+    """Return the CREATE TABLE statement. All columns are nullable, even if the frame's are not.
+
+    A table with a VARIANT has version 3 of Iceberg's format, which is the first one with this type.
+    """
+    if has_variant(schema):
+        properties = {**properties, "format-version": "3"}
     columns = ", ".join(f"{quoted(field.name)} {type_name(field.dataType)}" for field in schema.fields)
     partitioned = f" PARTITIONED BY ({', '.join(map(_partition, partition_by))})" if partition_by else ""
     assignments = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return f"CREATE TABLE IF NOT EXISTS {name.sql} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({assignments})"
+
+
+def has_variant(columns: DataType) -> bool:
+    """Return whether a column, or a field at any depth, is a VARIANT."""
+    return _VARIANT.search(columns.simpleString()) is not None
 
 
 def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from sarameya_handlers.spark.iceberg.catalog import TableName
@@ -30,6 +31,26 @@ NAME = TableName.of("ice.db.orders")
 
 def struct(**fields: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+
+VARIANT = VariantType()
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_third"),
+    [
+        (VARIANT, True),
+        (ArrayType(VARIANT), True),
+        (MapType(StringType(), VARIANT), True),
+        (struct(n=IntegerType(), doc=VARIANT), True),
+        (StringType(), False),
+        (struct(variant=IntegerType(), more=StringType()), False),
+    ],
+    ids=str,
+)
+def test_table_with_a_variant_has_version_3(kind: DataType, is_third: bool) -> None:
+    statement = create_table(NAME, struct(variant=kind), (), {})
+    assert ("'format-version' = '3'" in statement) is is_third
 
 
 def test_created_table_has_nullable_columns_and_partitions() -> None:
