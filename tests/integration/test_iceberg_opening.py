@@ -133,7 +133,7 @@ def test_records_are_staged_in_the_given_directory(spark: SparkSession, name: st
     table = IcebergTable(name, staging=tmp_path / "staging")
     table.open(spark)
     assert table.staging.directory.is_dir()
-    assert table.staging != IcebergTable("ice.db.another", staging=tmp_path / "staging").staging
+    assert table.staging.directory != IcebergTable("ice.db.another", staging=tmp_path / "staging").staging.directory
     first = link(1, 0, 2)
     land(spark, table, first)
     assert rows(table.read(spark)) == rows_of(first)

@@ -231,7 +231,7 @@ def test_old_orphan_files_are_found_and_removed(spark: SparkSession, table: Iceb
     land(spark, table, first)
     data = table.staging.directory.parents[1] / "data"
     old, young = data / "old.parquet", data / "young.parquet"
-    staged = table.staging.directory / "staged.parquet"
+    staged = table.staging.directory / f"{'a' * 32}.parquet"
     for file in (old, young, staged):
         file.write_bytes(b"12345")
     over_a_day_ago = time.time() - 25 * 3600

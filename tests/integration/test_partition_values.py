@@ -128,7 +128,7 @@ async def test_fault_57_invalid_partition_value_stops_the_sink(spark: Any, tmp_p
     table = table_of("parquet", tmp_path)
     with pytest.raises(PoisonError, match=r"offset 1 of orders-0 cannot land: .*rule of partition column city"):
         await land(spark, table, [b"a", LONG, b"c"])
-    assert os.listdir(table.staging) == []
+    assert os.listdir(table.staging.directory) == []
     assert os.listdir(tmp_path / "table") == ["_sarameya"]
 
 

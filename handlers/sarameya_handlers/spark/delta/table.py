@@ -56,7 +56,7 @@ from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.file_visibility import check_writes
 from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
-from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
+from sarameya_handlers.spark.tables.staging import STAGING, Staging
 from sarameya_handlers.spark.tables.store_checks import (
     require_names_once,
     require_trust,
@@ -244,8 +244,8 @@ class DeltaTable(Table):
         self._committer = DirectCommitter(store, has_checkpoints_by_spark=False)
         self._use_place(Place(location=store.spark_url("").rstrip("/")))
         if self._staging is None:
-            directory = temporary_staging() / self._place.file_name
-            self._staging, self._stages_in_root = Staging(directory, store, STAGING), False
+            self._staging = Staging.temporary(self._place.file_name, store, STAGING)
+            self._stages_in_root = False
 
     def _use_place(self, place: Place) -> None:
         self._place = place

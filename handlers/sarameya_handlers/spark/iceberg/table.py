@@ -40,7 +40,7 @@ from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
 from sarameya_handlers.spark.tables.packages import iceberg
 from sarameya_handlers.spark.tables.settings import temporary_settings
 from sarameya_handlers.spark.tables.staged_records import require_all_read, with_staged_file
-from sarameya_handlers.spark.tables.staging import Staging, temporary_staging
+from sarameya_handlers.spark.tables.staging import Staging
 from sarameya_handlers.spark.tables.table import Checkpoint, Landing, Layout, Leftover, Phase, Shape, Table
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class IcebergTable(Table):
             self._catalog = Catalog.of(self._name.catalog, lambda name: spark.conf.get(name, None))
             if self._staging is None:
                 hidden = self._hidden(self._catalog)
-                self._staging = Staging(hidden / "staging" if hidden else temporary_staging() / self._directory)
+                self._staging = Staging(hidden / "staging") if hidden else Staging.temporary(self._directory)
         return self._catalog
 
     def _hidden(self, catalog: Catalog) -> Path | None:

@@ -45,7 +45,7 @@ from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, wit
 from sarameya_handlers.spark.tables.file_visibility import check_writes
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.staged_records import require_all_read
-from sarameya_handlers.spark.tables.staging import STAGING, Staging, temporary_staging
+from sarameya_handlers.spark.tables.staging import STAGING, Staging
 from sarameya_handlers.spark.tables.store_checks import (
     require_names_once,
     require_trust,
@@ -93,7 +93,7 @@ class ParquetTable(Table):
         elif staging is not None:
             self._staging = Staging.at(staging, options=store)
         else:
-            self._staging = Staging(temporary_staging(), self.store, STAGING)
+            self._staging = Staging.temporary("", self.store, STAGING)
         self._layout = layout or Layout()
         if hidden := [column for column in self._layout.partition_by if column.startswith(("_", "."))]:
             raise ConfigError(

@@ -103,11 +103,23 @@ class Staging:
         self, directory: Path, store: Store | None = None, folder: str = "", *, is_named: bool = False
     ) -> None:
         self.directory = directory
+        self._is_temporary = False
         self._store = store
         self._folder = folder
         self._is_named = is_named
         self._reads_from_store = False
         """True if Spark reads files from the store. Known after `open`."""
+
+    @classmethod
+    def temporary(cls, name: str, store: Store | None = None, folder: str = "", *, is_named: bool = False) -> Self:
+        """Return the staging in this user's temporary directory. See the class for the arguments.
+
+        Raises:
+            OSError: There is no temporary directory that this process can write to.
+        """
+        staging = cls(temporary_staging() / name, store, folder, is_named=is_named)
+        staging._is_temporary = True
+        return staging
 
     @classmethod
     def at(cls, place: str | os.PathLike[str], folder: str = "", options: StoreOptions | None = None) -> Self:
@@ -131,7 +143,7 @@ class Staging:
         if isinstance(store, LocalStore):
             return cls(store.root / folder)
         # Hidden from readers, if the place is a table's: their names begin with an underscore.
-        return cls(temporary_staging() / folder, store, f"{STAGING}/{folder}".rstrip("/"), is_named=True)
+        return cls.temporary(folder, store, f"{STAGING}/{folder}".rstrip("/"), is_named=True)
 
     def __str__(self) -> str:
         if self._reads_from_store and self._store is not None:
@@ -145,9 +157,9 @@ class Staging:
             OSError: It cannot be made, or is another user's.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_staging()
-        if temporary not in (self.directory, *self.directory.parents):
+        if not self._is_temporary:  # then a full /tmp is none of our business
             return
+        temporary = temporary_staging()
         status = temporary.lstat()
         if status.st_uid != os.getuid() or not S_ISDIR(status.st_mode):
             raise PermissionError(errno.EACCES, "it is not this user's directory", str(temporary))
@@ -210,7 +222,7 @@ class Staging:
         """
         import pyarrow.parquet as pq
 
-        if temporary_staging() in (self.directory, *self.directory.parents):
+        if self._is_temporary:
             self.make()  # again: systems remove old files and directories there
         path = self.directory / f"{name}.parquet"
         store = self._store if self._reads_from_store else None

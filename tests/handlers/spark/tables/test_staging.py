@@ -215,7 +215,7 @@ def test_another_spark_may_read_elsewhere(staging: Staging) -> None:
 
 def test_temporary_directory_that_was_cleaned_up_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "temporary_staging", lambda: tmp_path / "staging")
-    with Staging(tmp_path / "staging" / "orders").stage(ATTEMPT, ROWS) as staged:
+    with Staging.temporary("orders").stage(ATTEMPT, ROWS) as staged:
         assert staged.path.exists()
 
 
