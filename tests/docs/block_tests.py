@@ -140,7 +140,10 @@ CLAIMS: Claims = {
             "toml": "app_file_is_valid",
         },
     ),
-    **_of("shaping", {"python": "python_is_a_transform", "toml": "app_file_options_make_a_sink"}),
+    **_of(
+        "shaping",
+        {"python": "python_is_a_transform", "toml": "app_file_options_make_a_sink variant_options_make_a_sink"},
+    ),
     ("docs/status-page", "python"): (f"{_STATUS}tracing_example_enables_spans",),
     ("docs/status-page", "toml"): (
         f"{_STATUS}named_settings_exist",

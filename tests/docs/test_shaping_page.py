@@ -21,11 +21,19 @@ from tests.docs.pages import blocks, page
 PAGE = page("shaping")
 
 
+def options_of(block: int) -> dict[str, Any]:
+    shown: dict[str, Any] = tomllib.loads(blocks(PAGE, "toml")[block])["handler"]["options"]
+    return shown
+
+
 @pytest.fixture(scope="module")
 def options() -> dict[str, Any]:
-    [toml] = blocks(PAGE, "toml")
-    shown: dict[str, Any] = tomllib.loads(toml)["handler"]["options"]
-    return shown
+    return options_of(0)
+
+
+def test_variant_options_make_a_sink() -> None:
+    assert SparkSink.from_options(options_of(1))
+    assert "parse_json" in str(options_of(1)["transform_sql"])
 
 
 def test_app_file_options_make_a_sink(options: dict[str, Any]) -> None:
