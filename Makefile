@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance unit soak check bench chaos docs api diagrams configuration cli constraints clean java java-maven java-maven-kcat-chromium-kerberos-postgresql-go java-maven-go
+.PHONY: help demo test conformance unit soak check bench chaos docs api diagrams configuration cli constraints clean java java-maven java-maven-kcat-chromium-kerberos-postgresql-go-npm java-maven-go
 
 help:
 	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
@@ -29,10 +29,10 @@ help:
 demo: java $(VENV)/demo.stamp
 	$(BIN)/python -m examples.flights
 
-test: java-maven-kcat-chromium-kerberos-postgresql-go check $(VENV)/test.stamp build/class-data/spark.jsa
+test: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.stamp build/class-data/spark.jsa
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not exhaustive"
 
-conformance: java-maven-kcat-chromium-kerberos-postgresql-go check $(VENV)/test.stamp build/class-data/spark.jsa
+conformance: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.stamp build/class-data/spark.jsa
 	$(BIN)/python -m pytest $(IN_PARALLEL)
 
 unit: $(VENV)/dev.stamp
@@ -83,7 +83,7 @@ build/class-data/spark.jsa: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.integration.make_class_data
 
 # What is not installed here but by the machine's owner is asked for first, before anything takes time.
-java java-maven java-maven-kcat-chromium-kerberos-postgresql-go java-maven-go:
+java java-maven java-maven-kcat-chromium-kerberos-postgresql-go-npm java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
 # A stamp says which extra is installed; it is made again when what is to be installed changes. The modules beside the

@@ -42,7 +42,7 @@ WALL_CLOCK = {
     "handlers/sarameya_handlers/spark/delta/direct_commits.py": {"time.time_ns"},
     "handlers/sarameya_handlers/landing/dead_letters/files.py": {"time.time"},
     # Expiry of credentials.
-    "handlers/sarameya_handlers/landing/stores/objects.py": {"datetime.now"},
+    "handlers/sarameya_handlers/landing/stores/clients.py": {"datetime.now"},
     # Ages of leftover files and links, whose dates are from the wall clock.
     "handlers/sarameya_handlers/spark/sink/sink_table.py": {"time.time"},
     "handlers/sarameya_handlers/spark/engines/jvm/scratch.py": {"time.time"},

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.contenders import Contender, Place, shared
+from tests.conformance.contenders import Cloud, Contender, Place, shared
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
+from tests.integration.object_stores.azurite import Azurite
 from tests.integration.object_stores.gateway import Gateway
 
 
@@ -27,13 +28,17 @@ def place(
     contender: Contender, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Place:
     bucket = ""
-    if contender.needs_bucket:
+    if contender.cloud is Cloud.S3:
         gateway: Gateway = request.getfixturevalue("gateway")
         gateway.set_environment(monkeypatch)
         bucket = gateway.make_bucket()
+    elif contender.cloud is Cloud.AZURE:
+        azurite: Azurite = request.getfixturevalue("azurite")
+        azurite.set_environment(monkeypatch)
+        bucket = azurite.make_container()
     if not contender.needs_server:
         return Place(tmp_path, bucket=bucket)
-    server: ConnectServer = request.getfixturevalue("_s3_server" if contender.needs_bucket else "server")
+    server: ConnectServer = request.getfixturevalue("_s3_server" if contender.cloud is not None else "server")
     return Place(tmp_path, server.url, request.getfixturevalue("warehouse"), bucket)
 
 
@@ -44,6 +49,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         pytest.skip("needs go (`make test` prints how to install it)")
     with Gateway(tmp_path_factory.mktemp("gateway")) as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """An emulator of Azure Blob Storage. Each test has a container."""
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm (`make test` prints how to install it)")
+    with Azurite(tmp_path_factory.mktemp("azurite")) as azurite:
+        yield azurite
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,15 @@ class Runs(StrEnum):
     """A Spark Connect server, whose clients all processes are."""
 
 
+class Cloud(StrEnum):
+    """An object store, by its protocol."""
+
+    S3 = "S3"
+    """Versity's gateway."""
+    AZURE = "Azure"
+    """Microsoft's emulator, Azurite."""
+
+
 @attrs.frozen(slots=True)
 class Place:
     """The directories and the server of one test, which can be passed to another process."""
@@ -120,8 +129,8 @@ class Contender:
     """Phases that the table reports: a test can stop a landing exactly there."""
     needs_server: bool = False
     """True if a Connect server must run, for landing or for reading the table."""
-    needs_bucket: bool = False
-    """True if the table is in an object store."""
+    cloud: Cloud | None = None
+    """The object store of the table; None for a local disk."""
     is_exhaustive: bool = False
     """True if only `make conformance` runs the suite with this contender."""
     is_audited: bool = True
@@ -211,7 +220,16 @@ CONTENDERS = {
             table=_parquet_in_bucket,
             races=1000,
             session_timeout=2.0,
-            needs_bucket=True,
+            cloud=Cloud.S3,
+        ),
+        Contender(
+            name="parquet-azure",
+            runs=Runs.THREADS,
+            table=_parquet_in_bucket,
+            races=300,
+            session_timeout=2.0,
+            cloud=Cloud.AZURE,
+            is_exhaustive=True,
         ),
         Contender(
             name="ledger",
@@ -237,7 +255,7 @@ CONTENDERS = {
             races=300,
             session_timeout=2.0,
             phases=DELTA_PHASES,
-            needs_bucket=True,
+            cloud=Cloud.S3,
         ),
         Contender(
             name="parquet-classic",
@@ -252,7 +270,7 @@ CONTENDERS = {
             table=_parquet_in_bucket,
             shape=Shaping(transform=rows_by_spark),
             phases=(Phase.WRITTEN,),
-            needs_bucket=True,
+            cloud=Cloud.S3,
             is_exhaustive=True,
             options=lambda place: SparkOptions(master="local[1]", conf=s3_conf()),
         ),
@@ -269,7 +287,7 @@ CONTENDERS = {
             runs=Runs.CONNECT,
             table=_iceberg,
             needs_server=True,
-            needs_bucket=True,
+            cloud=Cloud.S3,
             is_exhaustive=True,
         ),
         Contender(
@@ -319,7 +337,7 @@ def _parameter(contender: Contender, *, exhaustive: bool = False) -> ParameterSe
     # A lake format with classic Spark takes longest, and differs least from the same with Spark Connect.
     is_classic_lake = contender.runs is Runs.CLASSIC and contender.needs_server
     marks = [pytest.mark.exhaustive] if exhaustive or is_classic_lake or contender.is_exhaustive else []
-    if contender.runs is not Runs.THREADS or contender.needs_bucket:
+    if contender.runs is not Runs.THREADS or contender.cloud is not None:
         marks.append(pytest.mark.integration)
     if contender.runs is Runs.CLASSIC:
         # pyspark does not close the sockets on which it receives rows: the garbage collector does.

@@ -14,6 +14,7 @@ import pytest
 from tests.integration.browser.chromium import Browser, chromium
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
+from tests.integration.object_stores.azurite import Azurite
 from tests.integration.object_stores.gateway import Gateway
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.kerberos import running
@@ -70,6 +71,14 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     _need("go")
     with Gateway(tmp_path_factory.mktemp("gateway")) as gateway:
         yield gateway
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """An emulator of Azure Blob Storage. Tests share it: each has a container."""
+    _need("npm")
+    with Azurite(tmp_path_factory.mktemp("azurite")) as azurite:
+        yield azurite
 
 
 @pytest.fixture(scope="session")

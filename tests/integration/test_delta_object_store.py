@@ -15,7 +15,7 @@ from sarameya import HandlerError
 from sarameya_handlers import SparkOptions, StoreOptions
 from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.landing.links import ChainKey, Kind
-from sarameya_handlers.landing.stores import objects
+from sarameya_handlers.landing.stores import clients
 from sarameya_handlers.spark.delta.history.checkpoints import commit_file
 from sarameya_handlers.spark.delta.table import DeltaTable
 from sarameya_handlers.spark.engines.jvm import spark_jvm
@@ -106,7 +106,7 @@ def test_checkpoint_of_delta_rs_replaces_commits_for_spark(url: str, spark: Any,
 def test_landing_continues_after_an_outage_of_the_store(
     url: str, spark: Any, tmp_path: Path, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_RETRIES", 1)
+    monkeypatch.setattr(clients, "_RETRIES", 1)
     table = opened(url, spark, tmp_path)
     owner = Owner(table, spark, Shaping())
     assert owner.append(5).outcome is Outcome.LANDED

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from threading import Thread, Timer
+from threading import Timer
 from typing import Any
-from urllib.parse import urlsplit
 
 import attrs
 import pytest
@@ -28,6 +25,7 @@ from tests.conformance.owners import KEY, Owner, at
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
 from tests.integration.object_stores.gateway import Gateway
+from tests.integration.object_stores.proxy import Fault, Proxy, proxy_of
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,60 +43,17 @@ SECONDS = 300.0
 _names = count(1)
 
 
-class Proxy(ThreadingHTTPServer):
-    """A proxy of a catalog. It can lose responses to commits, or refuse all requests."""
+@attrs.define
+class LostCommit:
+    """Loses the response of one commit of a REST catalog: the one after `before` others."""
 
-    daemon_threads = True
+    before: int
 
-    def __init__(self, target: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Forward)
-        self.target = urlsplit(target).netloc
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.is_down = False
-        self.loses_commit = -1
-        """Number of commits before the one whose response is lost. Less than 0: no response is lost."""
-
-    def loses(self) -> bool:
-        """Return whether the response of this commit is lost."""
-        self.loses_commit -= 1
-        return self.loses_commit == -1
-
-    def handle_error(self, *_: object) -> None:
-        """Ignore that a client has closed its connection."""
-
-
-class _Forward(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Proxy
-
-    def _forward(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.server.is_down:
-            self.close_connection = True
-            return
-        connection = http.client.HTTPConnection(self.server.target, timeout=60)
-        try:
-            connection.request(self.command, self.path, body, dict(self.headers.items()))
-            response = connection.getresponse()
-            content = response.read()
-        finally:
-            connection.close()
-        if self.command == "POST" and "/tables/" in self.path and self.server.loses():
-            self.close_connection = True
-            return
-        self.send_response_only(response.status)
-        for name, value in response.getheaders():
-            if name.lower() not in ("transfer-encoding", "content-length", "connection"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    do_GET = do_HEAD = do_POST = do_DELETE = _forward
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
+    def __call__(self, method: str, path: str) -> Fault | None:
+        if method != "POST" or "/tables/" not in path:
+            return None
+        self.before -= 1
+        return Fault.LOST if self.before == -1 else None
 
 
 @attrs.frozen
@@ -111,7 +66,7 @@ class Lake:
 
     def end_outage(self) -> None:
         """End the outage of the catalog or of the store."""
-        self.proxy.is_down = False
+        self.proxy.spoil = lambda method, path: None
         if not self.gateway.is_running:
             self.gateway.start()
 
@@ -121,17 +76,13 @@ def lake(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     directory = tmp_path_factory.mktemp("lake")
     with pytest.MonkeyPatch.context() as patch, rest_catalog(directory, gateway) as catalog:
         gateway.set_environment(patch)
-        with Proxy(catalog["uri"]) as proxy:
-            thread = Thread(target=proxy.serve_forever)
-            thread.start()
+        with proxy_of(catalog["uri"]) as proxy:
             properties = lake_properties(directory, iceberg={**catalog, "uri": proxy.url})
             running = spark_jvm.start(SparkOptions(master="local[1]", conf=properties))
             try:
                 yield Lake(running.session, proxy, gateway)
             finally:
                 running.stop()
-                proxy.shutdown()
-                thread.join()
 
 
 @pytest.fixture
@@ -176,9 +127,10 @@ def test_landing_continues_after_an_outage(lake: Lake, table: IcebergTable, what
     returns = Timer(OUTAGE_SECONDS, lake.end_outage)
 
     def start_outage() -> None:
-        lake.proxy.is_down = what == "catalog"
         if what == "store":
             lake.gateway.kill()
+        else:
+            lake.proxy.spoil = lambda method, path: Fault.REFUSED
         returns.start()
 
     try:
@@ -210,9 +162,9 @@ def test_commit_whose_response_is_lost_lands_once(lake: Lake, table: IcebergTabl
     next_owner = IcebergTable(table.name.removeprefix("iceberg:"))
     next_owner.open(lake.spark)
     owner = Owner(next_owner, lake.spark, Shaping())
-    lake.proxy.loses_commit = ["staged", "marked", "published"].index(lost)
+    lake.proxy.spoil = loses = LostCommit(["staged", "marked", "published"].index(lost))
     settled, _ = owner.append_until_present(5)
-    assert lake.proxy.loses_commit < 0, "a response was lost"
+    assert loses.before < 0, "a response was lost"
     assert settled.outcome is Outcome.LANDED
     assert owner.append(3).outcome is Outcome.LANDED
     prove(lake, table, 13)

@@ -16,7 +16,7 @@ import pytest
 from sarameya.service.cli import main
 from sarameya_handlers import ParquetTable, SparkOptions, StoreOptions, landed_files, read_landing
 from sarameya_handlers.landing.chain import Outcome
-from sarameya_handlers.landing.stores import objects
+from sarameya_handlers.landing.stores import clients
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Phase
@@ -58,7 +58,7 @@ def prove(table: ParquetTable, end: int) -> None:
 def test_landing_continues_after_the_store_was_down(
     table: ParquetTable, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_RETRIES", 1)
+    monkeypatch.setattr(clients, "_RETRIES", 1)
     table.open(None)  # type: ignore[arg-type]
     owner = Owner(table, None, Shaping())
     assert owner.append(5).outcome is Outcome.LANDED
@@ -70,8 +70,8 @@ def test_landing_continues_after_the_store_was_down(
 def test_request_executed_after_its_timeout_loses_nothing(
     bucket: str, tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_RESPONSE_SECONDS", 1)
-    monkeypatch.setattr(objects, "_RETRIES", 0)
+    monkeypatch.setattr(clients, "_RESPONSE_SECONDS", 1)
+    monkeypatch.setattr(clients, "_RETRIES", 0)
     table = ParquetTable(f"{bucket}/lake/orders", store=StoreOptions(trusted=True), staging=tmp_path)
     table.open(None)  # type: ignore[arg-type]
     owner = Owner(table, None, Shaping())

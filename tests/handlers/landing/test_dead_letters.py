@@ -25,6 +25,7 @@ from sarameya_handlers.landing.dead_letters.options import dead_letters
 from sarameya_handlers.landing.dead_letters.topic import TopicDeadLetters
 from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.links import ChainKey, Link, Origin
+from sarameya_handlers.landing.stores.clients import Access
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from tests.producer.kit import log
 
@@ -296,7 +297,7 @@ async def test_passing_disk_failure_at_the_start_is_retriable(
 async def test_letters_are_written_to_an_object_store() -> None:
     client = MemoryStore()
     letters = FileDeadLetters("s3://lake/dead")
-    letters._store = ObjectStore("s3://lake/dead", client)
+    letters._store = ObjectStore("s3://lake/dead", Access(client))
     async with letters:
         for _ in range(2):
             await letters.write(LINK, LETTERS)

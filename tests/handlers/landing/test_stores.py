@@ -20,7 +20,8 @@ from obstore.store import MemoryStore
 from sarameya import ConfigError, StoreUsed
 from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.errors import UnansweredError
-from sarameya_handlers.landing.stores import objects
+from sarameya_handlers.landing.stores import clients, objects
+from sarameya_handlers.landing.stores.clients import Access
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.landing.stores.options import StoreOptions
@@ -34,7 +35,7 @@ RACES = 50
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return LocalStore(tmp_path / "table")
-    return ObjectStore("memory://table", MemoryStore())
+    return ObjectStore("memory://table", Access(MemoryStore()))
 
 
 NAMES = ["f", "a/b/0.json", "a/%2E/ü x", "a/v=x%2Fy%3D/part.parquet", "a/#1/~"]
@@ -87,14 +88,14 @@ def test_probe_of_a_store_leaves_no_file(store: Store) -> None:
 
 
 def test_store_that_ignores_the_precondition_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore("memory://table", MemoryStore())
+    store = ObjectStore("memory://table", Access(MemoryStore()))
     put = obstore.put
     monkeypatch.setattr(obstore, "put", lambda client, name, content, **_: put(client, name, content))
     assert not store.gives_names_once("_sarameya/landing")
 
 
 def test_probe_without_a_winner_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ObjectStore("memory://table", MemoryStore())
+    store = ObjectStore("memory://table", Access(MemoryStore()))
     monkeypatch.setattr(store, "put_if_absent", lambda name, content: False)
     with pytest.raises(OSError, match="no put of a new name succeeded"):
         store.gives_names_once("_sarameya/landing")
@@ -103,7 +104,7 @@ def test_probe_without_a_winner_raises(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_conditional_put_is_not_retried_and_a_copy_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A retried put may be refused although the first attempt succeeded."""
     client, once, patient = MemoryStore(), MemoryStore(), MemoryStore()
-    store = ObjectStore("memory://table", client, once=once, patient=patient)
+    store = ObjectStore("memory://table", Access(client, once=once, patient=patient))
     assert store.put_if_absent("a", b"x")
     assert [each["path"] for page in obstore.list(once) for each in page] == ["a"]
     obstore.put(patient, "b", b"x")
@@ -113,7 +114,7 @@ def test_conditional_put_is_not_retried_and_a_copy_waits_longer(monkeypatch: pyt
 
 def test_clients_differ_in_retries_and_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(objects.S3Store, "from_url", lambda url, **options: made.append(options) or MemoryStore())
+    monkeypatch.setattr(clients.S3Store, "from_url", lambda url, **options: made.append(options) or MemoryStore())
     store_at("s3://lake/orders", StoreOptions(endpoint="http://127.0.0.1:1"))
     retries = [options["retry_config"]["max_retries"] for options in made]
     seconds = [options["client_options"]["timeout"].total_seconds() for options in made]
@@ -123,7 +124,7 @@ def test_clients_differ_in_retries_and_timeouts(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_endpoint_from_the_environment_is_used_and_checked(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(objects.S3Store, "from_url", lambda url, **options: made.append(options) or MemoryStore())
+    monkeypatch.setattr(clients.S3Store, "from_url", lambda url, **options: made.append(options) or MemoryStore())
     monkeypatch.setenv(variable, "http://theirs")
     assert not store_at("s3://lake/orders").is_trusted
     assert {options["config"]["endpoint"] for options in made} == {"http://theirs"}
@@ -138,7 +139,7 @@ def test_endpoint_from_the_environment_is_used_and_checked(monkeypatch: pytest.M
 def test_empty_objects_are_not_files() -> None:
     """Consoles and connectors create them as directory markers."""
     client = MemoryStore()
-    store = ObjectStore("memory://table", client)
+    store = ObjectStore("memory://table", Access(client))
     for name in ("a/d", "a/d/v=1", "a/e"):
         obstore.put(client, name, b"")
     assert not store.has_files("a")
@@ -210,7 +211,7 @@ def test_written_file_exists_after_the_context(store: Store) -> None:
 
 
 def test_failed_write_creates_no_object() -> None:
-    store = ObjectStore("memory://table", MemoryStore())
+    store = ObjectStore("memory://table", Access(MemoryStore()))
 
     def write() -> None:
         with store.writing("a") as path:
@@ -263,14 +264,14 @@ def test_error_of_an_object_store_becomes_an_os_error(
 
     monkeypatch.setattr(obstore, "put", fail)
     with pytest.raises(OSError, match=re.escape(text)) as raised:
-        ObjectStore("s3://lake", MemoryStore()).put_if_absent("a", b"x")
+        ObjectStore("s3://lake", Access(MemoryStore())).put_if_absent("a", b"x")
     assert (raised.value.errno, raised.value.filename) == (number, "s3://lake/a")
     assert isinstance(raised.value, UnansweredError) == (number == errno.EIO)
 
 
 def test_refused_put_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_AGAIN_SECONDS", 0.0)
-    store, put, refusals = ObjectStore("s3://lake", MemoryStore()), obstore.put, [409, 429, 0]
+    store, put, refusals = ObjectStore("s3://lake", Access(MemoryStore())), obstore.put, [409, 429, 0]
 
     def refuse(*arguments: Any, **options: Any) -> object:
         if status := refusals.pop(0):
@@ -287,7 +288,7 @@ def test_refused_put_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_object_is_read_in_ranges() -> None:
-    store = ObjectStore("memory://table", MemoryStore())
+    store = ObjectStore("memory://table", Access(MemoryStore()))
     store.put_if_absent("a", b"0123456789")
     with store.open("a") as reader:
         assert (reader.read(3), reader.tell()) == (b"012", 3)
@@ -304,7 +305,7 @@ def test_requests_for_the_parts_of_a_file_are_counted(
 ) -> None:
     """A store charges one request that starts a multipart upload, one for each part, and one that completes it."""
     monkeypatch.setattr(objects, "_PART_BYTES", 100)
-    store, file = ObjectStore("memory://lake", MemoryStore()), tmp_path / "file"
+    store, file = ObjectStore("memory://lake", Access(MemoryStore())), tmp_path / "file"
     file.write_bytes(b"x" * size)
     store.copy_in(file, "data")
     assert store.usage.take("t") == used({"put": requests}, sent=size)
@@ -316,7 +317,7 @@ def test_requests_for_the_parts_of_a_file_are_counted(
 
 
 def test_listings_are_counted_by_their_responses() -> None:
-    store = ObjectStore("memory://lake", MemoryStore())
+    store = ObjectStore("memory://lake", Access(MemoryStore()))
     assert list(store.names("d")) == []
     assert store.usage.take("t") == used({"list": 1})
     for number in range(1001):

@@ -11,6 +11,7 @@ import obstore
 import pyarrow.parquet as pq
 from obstore.store import MemoryStore
 
+from sarameya_handlers.landing.stores.clients import Access
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.landing.stores.usage import Operation
 
@@ -19,7 +20,7 @@ class Bucket(ObjectStore):
     """Objects in memory. Request `fails_at` fails: before it takes effect or, with `fails_after`, after that."""
 
     def __init__(self, client: MemoryStore | None = None) -> None:
-        super().__init__("memory://lake/orders", client or MemoryStore())
+        super().__init__("memory://lake/orders", Access(client or MemoryStore()))
         self.requests = 0
         self.fails_at = 0
         self.fails_after = False

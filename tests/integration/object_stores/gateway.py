@@ -67,10 +67,11 @@ class Gateway:
             "AWS_ENDPOINT_URL": self.endpoint,
         }
 
-    def set_environment(self, patch: pytest.MonkeyPatch) -> None:
-        """Set the variables of `environment` in this process."""
+    def set_environment(self, patch: pytest.MonkeyPatch, endpoint: str = "") -> None:
+        """Set the variables of `environment` in this process; with another endpoint, such as a proxy's, if given."""
         for name, value in self.environment.items():
             patch.setenv(name, value)
+        patch.setenv("AWS_ENDPOINT_URL", endpoint or self.endpoint)
 
     def make_bucket(self, name: str = "") -> str:
         """Make a new bucket, of any name by default. Return its URL."""

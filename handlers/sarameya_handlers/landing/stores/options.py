@@ -10,7 +10,9 @@ import attrs
 from sarameya import ConfigError
 from sarameya_handlers.options import check_known
 
-ALLOWED = "must be a directory, or s3://BUCKET/PATH or gs://BUCKET/PATH"
+ALLOWED = (
+    "must be a directory, or s3://BUCKET/PATH, gs://BUCKET/PATH or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+)
 
 
 def _check_bool(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -34,7 +36,8 @@ class StoreOptions:
     """Place of an object store. Credentials come from where the cloud's own tools look for them."""
 
     endpoint: str = attrs.field(default="", validator=_check_url)
-    """URL of a store that speaks S3's protocol. By default AWS's, or AWS_ENDPOINT_URL."""
+    """URL of a store that speaks S3's protocol; by default AWS's, or AWS_ENDPOINT_URL. For abfss:// the URL of the
+    account, by default Azure's, or AZURE_STORAGE_ENDPOINT."""
     region: str = attrs.field(default="", validator=_check_text)
     """Region of the bucket. By default AWS_REGION."""
     trusted: bool = attrs.field(default=False, validator=_check_bool)

@@ -36,7 +36,9 @@ def store_at(place: str | os.PathLike[str], options: StoreOptions | None = None)
     if url["scheme"] == "file":
         return LocalStore(Path("/", url["rest"]))
     try:
-        from sarameya_handlers.landing.stores.objects import object_store
+        from sarameya_handlers.landing.stores.clients import access
+        from sarameya_handlers.landing.stores.objects import ObjectStore
     except ImportError as error:
         raise HandlerError(f"a table in an object store needs obstore: {install_command('spark')}") from error
-    return object_store(text.rstrip("/"), options or StoreOptions())
+    address = text.rstrip("/")
+    return ObjectStore(address, access(address, options or StoreOptions()))

@@ -299,11 +299,14 @@ def test_store_that_accepts_a_name_twice_is_refused(
         ("s3://lake/orders", {"regio": "x"}, "did you mean 'region'"),
         ("s3://lake/orders", {"region": 1}, "must be text"),
         ("s3://lake/orders", {"trusted": "yes"}, "must be true or false"),
-        ("gs://lake/orders", {"region": "x"}, "is for s3:// only"),
+        ("gs://lake/orders", {"region": "x"}, "is not for gs://"),
         ("/lake/orders", {"region": "x"}, "is for URLs of object stores, not for /lake/orders"),
         ("", None, "must be a directory, or s3://BUCKET/PATH"),
         ("s3://key:secret@lake/orders", None, "path = 's3://...': must have no credentials"),
-        ("abfss://lake@account.dfs.core.windows.net/x", None, "path"),
+        ("abfss://account.dfs.core.windows.net/x", None, "must be abfss://CONTAINER@ACCOUNT"),
+        ("abfss://key:secret@account.dfs.core.windows.net/x", None, "path = 'abfss://...': must be abfss://CONTAINER@"),
+        ("abfss://lake@account.example.org/x", None, "is refused"),
+        ("abfss://lake@account.dfs.core.windows.net/x", {"region": "x"}, "is for s3:// only"),
     ],
 )
 def test_invalid_place_is_refused(place: str, options: dict[str, object] | None, problem: str) -> None:

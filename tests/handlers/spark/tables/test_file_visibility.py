@@ -18,6 +18,7 @@ from obstore.store import MemoryStore
 from py4j.protocol import Py4JError
 
 from sarameya import HandlerError
+from sarameya_handlers.landing.stores.clients import Access
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.spark.errors import LandingError
@@ -186,7 +187,9 @@ def test_probe_written_elsewhere_is_refused_with_advice(tmp_path: Path, fake: Fa
 )
 def test_spark_without_a_connector_is_refused_with_advice(text: str) -> None:
     with pytest.raises(HandlerError, match=r"give Spark the store's connector .*hadoop-aws"):
-        check_writes(spark(error=Py4JError(text)), ObjectStore("memory://lake", MemoryStore()), "_sarameya/landing")
+        check_writes(
+            spark(error=Py4JError(text)), ObjectStore("memory://lake", Access(MemoryStore())), "_sarameya/landing"
+        )
 
 
 def test_without_spark_nothing_is_probed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from obstore.store import MemoryStore
 
 from sarameya import ConfigError, HandlerError
 from sarameya_handlers import ParquetTable
+from sarameya_handlers.landing.stores.clients import Access
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.spark.tables import staging as module
 from sarameya_handlers.spark.tables.file_visibility import runs_here
@@ -58,7 +59,7 @@ class Cluster:
 
 @pytest.fixture
 def store() -> ObjectStore:
-    return ObjectStore("memory://lake", MemoryStore())
+    return ObjectStore("memory://lake", Access(MemoryStore()))
 
 
 @pytest.fixture
