@@ -33,7 +33,9 @@ test: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.sta
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not exhaustive"
 
 conformance: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.stamp build/class-data/spark.jsa
-	$(BIN)/python -m pytest $(IN_PARALLEL)
+	rm -f build/conformance.jsonl
+	SARAMEYA_RESULTS=$(CURDIR)/build/conformance.jsonl $(BIN)/python -m pytest $(IN_PARALLEL)
+	$(BIN)/python -m tests.conformance.results build/conformance.jsonl
 
 unit: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not integration and not exhaustive"

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.conformance.results import record
 from tests.exclusive_lock import turn
 from tests.integration.class_data import quick_spark
 
@@ -101,6 +102,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if item.get_closest_marker("integration"):
         _refuse_skip(report)
+    record(item, report)
     return report
 
 

@@ -25,6 +25,7 @@ from sarameya_handlers.spark.tables.named import table_named
 from sarameya_handlers.spark.tables.table import Landing, Phase, Shape, Table
 from tests.conformance.adoptions import AdoptedDelta
 from tests.conformance.engines import ThreadEngine
+from tests.conformance.results import DELTA, row
 from tests.integration.lakes import lake_options
 from tests.integration.object_stores.connector import s3_conf
 
@@ -38,21 +39,21 @@ DELTA_PHASES = (Phase.STAGED, Phase.READY, Phase.LINKED, Phase.SETTLED, Phase.MA
 class Runs(StrEnum):
     """The engine of a contender's landings."""
 
-    THREADS = "threads"
+    THREADS = "none"
     """Threads without Spark: the table adopts the staged files."""
     CLASSIC = "classic"
     """A SparkSession in each process."""
-    CONNECT = "connect"
+    CONNECT = "Connect"
     """A Spark Connect server, whose clients all processes are."""
 
 
 class Cloud(StrEnum):
     """An object store, by its protocol."""
 
-    S3 = "S3"
-    """Versity's gateway."""
-    AZURE = "Azure"
-    """Microsoft's emulator, Azurite."""
+    S3 = "S3 gateway"
+    """Versity's."""
+    AZURE = "Azure emulator"
+    """Microsoft's, Azurite."""
 
 
 @attrs.frozen(slots=True)
@@ -117,6 +118,8 @@ class Contender:
     """A table adapter with one engine."""
 
     name: str
+    row: tuple[str, str]
+    """The kind of table, and the place of its files, in docs/landing.md."""
     runs: Runs
     table: Callable[[Place], Table]
     """Creates the table for a place."""
@@ -213,9 +216,17 @@ def _ledger(place: Place) -> Table:
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        Contender(name="parquet", runs=Runs.THREADS, table=_parquet, races=1000, session_timeout=2.0),
+        Contender(
+            name="parquet",
+            row=("Parquet", "local disk"),
+            runs=Runs.THREADS,
+            table=_parquet,
+            races=1000,
+            session_timeout=2.0,
+        ),
         Contender(
             name="parquet-s3",
+            row=("Parquet", "S3 gateway"),
             runs=Runs.THREADS,
             table=_parquet_in_bucket,
             races=1000,
@@ -224,6 +235,7 @@ CONTENDERS = {
         ),
         Contender(
             name="parquet-azure",
+            row=("Parquet", "Azure emulator"),
             runs=Runs.THREADS,
             table=_parquet_in_bucket,
             races=300,
@@ -233,6 +245,7 @@ CONTENDERS = {
         ),
         Contender(
             name="ledger",
+            row=("callback with a ledger", "SQLite"),
             runs=Runs.THREADS,
             table=_ledger,
             shape=StagedRows(),
@@ -242,6 +255,7 @@ CONTENDERS = {
         ),
         Contender(
             name="delta-adopted",
+            row=(DELTA, "local disk"),
             runs=Runs.THREADS,
             table=_adopted,
             races=300,
@@ -250,6 +264,7 @@ CONTENDERS = {
         ),
         Contender(
             name="delta-adopted-s3",
+            row=(DELTA, "S3 gateway"),
             runs=Runs.THREADS,
             table=_adopted_in_bucket,
             races=300,
@@ -259,6 +274,7 @@ CONTENDERS = {
         ),
         Contender(
             name="parquet-classic",
+            row=("Parquet", "local disk"),
             runs=Runs.CLASSIC,
             table=_parquet,
             shape=Shaping(transform=rows_by_spark),
@@ -266,6 +282,7 @@ CONTENDERS = {
         ),
         Contender(
             name="parquet-s3-classic",
+            row=("Parquet", "S3 gateway"),
             runs=Runs.CLASSIC,
             table=_parquet_in_bucket,
             shape=Shaping(transform=rows_by_spark),
@@ -276,14 +293,22 @@ CONTENDERS = {
         ),
         Contender(
             name="delta",
+            row=("Delta, Spark commits", "local disk"),
             runs=Runs.CONNECT,
             table=_delta,
             phases=DELTA_PHASES,
             needs_server=True,
         ),
-        Contender(name="iceberg", runs=Runs.CONNECT, table=_iceberg, needs_server=True),
+        Contender(
+            name="iceberg",
+            row=("Iceberg, catalog of files", "local disk"),
+            runs=Runs.CONNECT,
+            table=_iceberg,
+            needs_server=True,
+        ),
         Contender(
             name="iceberg-rest-s3",
+            row=("Iceberg, REST catalog", "S3 gateway"),
             runs=Runs.CONNECT,
             table=_iceberg,
             needs_server=True,
@@ -292,6 +317,7 @@ CONTENDERS = {
         ),
         Contender(
             name="delta-classic",
+            row=("Delta, Spark commits", "local disk"),
             runs=Runs.CLASSIC,
             table=_delta,
             shape=Shaping(transform=rows_by_spark),
@@ -301,6 +327,7 @@ CONTENDERS = {
         ),
         Contender(
             name="iceberg-classic",
+            row=("Iceberg, catalog of files", "local disk"),
             runs=Runs.CLASSIC,
             table=_iceberg,
             phases=(Phase.WRITTEN,),
@@ -336,7 +363,9 @@ def every() -> pytest.MarkDecorator:
 def _parameter(contender: Contender, *, exhaustive: bool = False) -> ParameterSet:
     # A lake format with classic Spark takes longest, and differs least from the same with Spark Connect.
     is_classic_lake = contender.runs is Runs.CLASSIC and contender.needs_server
-    marks = [pytest.mark.exhaustive] if exhaustive or is_classic_lake or contender.is_exhaustive else []
+    marks = [row(*contender.row, contender.runs)]
+    if exhaustive or is_classic_lake or contender.is_exhaustive:
+        marks.append(pytest.mark.exhaustive)
     if contender.runs is not Runs.THREADS or contender.cloud is not None:
         marks.append(pytest.mark.integration)
     if contender.runs is Runs.CLASSIC:

@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
+import pytest
 import trio
 
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.contenders import CONTENDERS, Contender, Place, each
 from tests.conformance.sink_sessions import MOST_SECONDS, prove_leftovers_unused, run_session
+
+pytestmark = pytest.mark.landing(what="cancelled")
 
 
 @attrs.define

@@ -16,7 +16,10 @@ from trio.testing import MockClock
 from sarameya_handlers import ParquetTable
 from tests.conformance.loop_sessions import NO_SPARK, RECORDS, LoopEngine, World
 
-pytestmark = pytest.mark.usefixtures("unsynced")
+pytestmark = [
+    pytest.mark.usefixtures("unsynced"),
+    pytest.mark.landing(what="cancelled", table="Parquet", store="local disk", spark="none"),
+]
 
 
 class CancelAtStep(trio.abc.Instrument):

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 import trio
 
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Landing, Phase
 from tests.conformance.contenders import Contender, Place, each, rows_by_slow_spark, rows_by_spark
 from tests.conformance.sink_sessions import prove_leftovers_unused, run_session
+
+pytestmark = pytest.mark.landing(what="cancelled")
 
 ROWS = 40
 """Number of rows in the landing that is cancelled; Spark needs two seconds for them."""

@@ -20,8 +20,12 @@ from sarameya_handlers.spark.tables.table import Shape, Table
 from tests.conformance.adoptions import AdoptedDelta, WrittenShape, write_each
 from tests.conformance.disk_faults import NAMING, Died, Disk
 from tests.conformance.loop_sessions import LoopEngine, World
+from tests.conformance.results import DELTA, row
 
-pytestmark = pytest.mark.usefixtures("unsynced")
+pytestmark = [
+    pytest.mark.usefixtures("unsynced"),
+    pytest.mark.landing(what="killed"),
+]
 
 FULL_SECONDS = 100.0
 
@@ -45,7 +49,12 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[
+        pytest.param("parquet", marks=row("Parquet", "local disk", "none")),
+        *(pytest.param(kind, marks=row(DELTA, "local disk", "none")) for kind in ("delta", "delta-written")),
+    ]
+)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
     monkeypatch.setattr(row_files, "write_each", write_each)
     return KINDS[request.param]

@@ -29,7 +29,10 @@ from tests.conformance.disk_faults import Disk
 from tests.conformance.invariants import prove_audit
 from tests.conformance.owners import KEY, Owner
 
-pytestmark = pytest.mark.usefixtures("unsynced")
+pytestmark = [
+    pytest.mark.usefixtures("unsynced"),
+    pytest.mark.landing(what="store faults", table="Parquet", store="local disk", spark="none"),
+]
 
 LINKS = 40
 RECORDS = 3

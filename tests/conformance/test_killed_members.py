@@ -11,6 +11,8 @@ from tests.conformance.contenders import CONTENDERS, Contender, Place, Runs, eac
 from tests.conformance.members import members
 from tests.conformance.table_checks import judged
 
+pytestmark = pytest.mark.landing(what="killed")
+
 
 @each(*CONTENDERS, exhaustive=["ledger", "delta-adopted-s3"])
 @pytest.mark.integration

@@ -16,7 +16,10 @@ from sarameya.error_codes import ErrorCode
 from sarameya.protocol.versions import Api
 from tests.conformance.groups import FaultyTable, landing_group
 
-pytestmark = pytest.mark.usefixtures("unsynced")
+pytestmark = [
+    pytest.mark.usefixtures("unsynced"),
+    pytest.mark.landing(what="no response", table="Parquet", store="local disk", spark="none"),
+]
 
 
 @pytest.mark.parametrize(("lost", "unreadable"), [*product((0, 1, 2), (0, 1, 3))][1:])

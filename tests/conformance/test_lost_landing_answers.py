@@ -18,6 +18,8 @@ from tests.conformance.contenders import Contender, Place, every
 from tests.conformance.invariants import chain_of
 from tests.conformance.sink_sessions import KEY, prove_leftovers_unused, run_session
 
+pytestmark = pytest.mark.landing(what="no response")
+
 BATCH_RECORDS = 4
 """Number of records in a landing."""
 END = 2 * BATCH_RECORDS

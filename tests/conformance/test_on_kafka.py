@@ -21,7 +21,7 @@ from tests.conformance.table_checks import Judge, judged
 from tests.integration.real_kafka import GroupLine, RealKafka
 from tests.integration.real_kafka.producing import produce, produce_transaction
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.landing(what="on Kafka")]
 
 PARQUET = CONTENDERS["parquet"]
 SECONDS = 60.0

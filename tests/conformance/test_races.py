@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from tests.conformance.contenders import Contender, Place
 from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows, prove_winners
 from tests.conformance.owners import KEY
+
+pytestmark = pytest.mark.landing(what="races")
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600.0
@@ -51,7 +54,9 @@ def _start(contender: Contender, place: Place, which: int, barrier: Path, races:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("part", [5, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"])
-def test_exactly_one_of_two_processes_appends_each_link(contender: Contender, place: Place, part: int) -> None:
+def test_exactly_one_of_two_processes_appends_each_link(
+    contender: Contender, place: Place, part: int, record_property: Callable[[str, object], None]
+) -> None:
     began, races = time.monotonic(), contender.races // part
     ones, others = race(contender, place, races)
     seconds = time.monotonic() - began
@@ -75,4 +80,5 @@ def test_exactly_one_of_two_processes_appends_each_link(contender: Contender, pl
         f"{contender.name}: {races} races in {seconds:.0f} s, won {shares[0]}:{shares[1]}; "
         f"{silent} losers got no error, {absent} attempts left no link"
     )
+    record_property("races", races)
     assert min(shares) > 0.02 * races, "each must win some races"

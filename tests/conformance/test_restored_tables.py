@@ -19,6 +19,8 @@ from sarameya_handlers.spark.tables.table import Table
 from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.owners import KEY, ORIGIN, Owner
 
+pytestmark = pytest.mark.landing(what="restored")
+
 Restore = Callable[[], object]
 
 

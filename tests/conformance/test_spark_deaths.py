@@ -23,7 +23,7 @@ from tests.conformance.members import Member, members
 from tests.conformance.table_checks import judged
 from tests.integration.connect_server import ConnectServer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.landing(what="Spark dies")]
 
 KEY = ChainKey(SINK, TOPIC, 0)
 IN_THE_JOB = 1.5

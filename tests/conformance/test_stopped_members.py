@@ -19,7 +19,7 @@ from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.members import Member, members
 from tests.conformance.table_checks import Judge, judged
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.landing(what="stopped")]
 
 KEY = ChainKey(SINK, TOPIC, 0)
 BEFORE_THE_LINK = (Phase.STAGED, Phase.READY, Phase.WRITTEN)

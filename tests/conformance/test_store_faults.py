@@ -15,6 +15,8 @@ from tests.integration.object_stores.azurite import Azurite
 from tests.integration.object_stores.gateway import Gateway
 from tests.integration.object_stores.proxy import Fault, proxy_of
 
+pytestmark = pytest.mark.landing(what="store faults")
+
 END = 40
 BATCH_RECORDS = 4
 SOUND, SPOILED = 5, 2

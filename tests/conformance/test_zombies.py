@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sarameya_handlers.landing.chain import Outcome
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import Contender, Place, Runs
 from tests.conformance.owners import Owner, Takeover, at, check_zombie_loses, check_zombie_wins
+
+pytestmark = pytest.mark.landing(what="stopped")
 
 
 def test_zombie_loses_to_a_landed_link_or_is_adopted(contender: Contender, place: Place) -> None:

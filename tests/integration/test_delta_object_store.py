@@ -26,6 +26,7 @@ from sarameya_handlers.spark.tables.table import Landing, PendingLink, Phase
 from tests.conformance.contenders import rows_by_spark
 from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, records
+from tests.conformance.results import DELTA, row
 from tests.integration.lakes.properties import lake_properties
 from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import Gateway
@@ -102,6 +103,8 @@ def test_checkpoint_of_delta_rs_replaces_commits_for_spark(url: str, spark: Any,
     assert by_delta_rs(table) == [*range(11)]
 
 
+@pytest.mark.landing(what="store faults")
+@row(DELTA, "S3 gateway", "classic")
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.READY, Phase.LINKED])
 def test_landing_continues_after_an_outage_of_the_store(
     url: str, spark: Any, tmp_path: Path, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch

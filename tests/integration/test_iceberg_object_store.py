@@ -22,6 +22,7 @@ from sarameya_handlers.spark.sink.flush import OnPhase
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, at
+from tests.conformance.results import row
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
 from tests.integration.object_stores.gateway import Gateway
@@ -111,6 +112,8 @@ def test_links_land_once_for_all_readers(lake: Lake, table: IcebergTable) -> Non
     assert sorted(found.scan(selected_fields=("offset",)).to_arrow()["offset"].to_pylist()) == [*range(10)]
 
 
+@pytest.mark.landing(what="store faults")
+@row("Iceberg, REST catalog", "S3 gateway", "classic")
 @pytest.mark.parametrize(
     ("what", "phase"),
     [
@@ -156,6 +159,8 @@ def land(owner: Owner, count: int, on_phase: OnPhase) -> Settled:
                 return settled
 
 
+@pytest.mark.landing(what="no response")
+@row("Iceberg, REST catalog", "S3 gateway", "classic")
 @pytest.mark.parametrize("lost", ["staged", "marked", "published"])
 def test_commit_whose_response_is_lost_lands_once(lake: Lake, table: IcebergTable, lost: str) -> None:
     assert Owner(table, lake.spark, Shaping()).append(5).outcome is Outcome.LANDED

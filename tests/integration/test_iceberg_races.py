@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from sarameya_handlers import SparkOptions
 from sarameya_handlers.landing.links import check_chain
 from sarameya_handlers.spark.engines.jvm import spark_jvm
 from sarameya_handlers.spark.iceberg.table import IcebergTable
+from tests.conformance.results import row
 from tests.integration.iceberg_racer import ROWS
 from tests.integration.lake_stage import KEY, rows, rows_of
 from tests.integration.lakes import lake_properties
@@ -74,7 +75,14 @@ def racer(which: int, directory: Path, properties: Mapping[str, str]) -> Iterato
             process.kill()
 
 
-@pytest.fixture(params=["rest", pytest.param("jdbc", marks=pytest.mark.exhaustive)])
+@pytest.fixture(
+    params=[
+        pytest.param("rest", marks=row("Iceberg, REST catalog", "S3 gateway", "classic")),
+        pytest.param(
+            "jdbc", marks=[row("Iceberg, catalog in PostgreSQL", "local disk", "classic"), pytest.mark.exhaustive]
+        ),
+    ]
+)
 def properties(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Mapping[str, str]]:
@@ -89,9 +97,10 @@ def properties(
         yield lake_properties(tmp_path, iceberg=catalog)
 
 
+@pytest.mark.landing(what="races")
 @pytest.mark.parametrize("races", RACES)
 def test_one_of_two_racing_processes_appends_each_link(
-    tmp_path: Path, properties: Mapping[str, str], races: int
+    tmp_path: Path, properties: Mapping[str, str], races: int, record_property: Callable[[str, object], None]
 ) -> None:
     started = time.monotonic()
     with ExitStack() as stack:
@@ -123,6 +132,7 @@ def test_one_of_two_racing_processes_appends_each_link(
     won = sum(one["winner"] == one["mine"] for one, _ in reports)
     print(f"{races} races in {seconds:.0f} s, won {won}:{races - won}; Iceberg itself refused {refused} losers")
     assert refused >= races // 10, "otherwise the check before publishing decided, and Iceberg's refusal was not tested"
+    record_property("races", races)
     assert 2 < won < races - 2, "both processes must win some links"
 
 

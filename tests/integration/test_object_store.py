@@ -22,6 +22,7 @@ from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, at
+from tests.conformance.results import row
 from tests.handlers.spark.parquet.lander import Lander
 from tests.integration.object_stores.connector import s3_conf
 from tests.integration.object_stores.gateway import ACCESS_KEY, REGION, SECRET_KEY, Gateway
@@ -54,6 +55,8 @@ def prove(table: ParquetTable, end: int) -> None:
     prove_audit(table, None)
 
 
+@pytest.mark.landing(what="store faults")
+@row("Parquet", "S3 gateway", "none")
 @pytest.mark.parametrize("phase", [Phase.STAGED, Phase.WRITTEN, Phase.LINKED])
 def test_landing_continues_after_the_store_was_down(
     table: ParquetTable, gateway: Gateway, phase: Phase, monkeypatch: pytest.MonkeyPatch
@@ -67,6 +70,8 @@ def test_landing_continues_after_the_store_was_down(
     prove(table, end + 3)
 
 
+@pytest.mark.landing(what="store faults")
+@row("Parquet", "S3 gateway", "none")
 def test_request_executed_after_its_timeout_loses_nothing(
     bucket: str, tmp_path: Path, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from sarameya_handlers.spark.shaping.shaping import Shaping
 from sarameya_handlers.spark.tables.table import Phase, Table
 from tests.conformance.invariants import offsets, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner, at
+from tests.conformance.results import DELTA, row
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes.catalogs import rest_catalog
 from tests.integration.lakes.properties import lake_properties
@@ -69,6 +70,8 @@ async def land_while(service: Service, disturb: Callable[[], None]) -> None:
         await trio.to_thread.run_sync(disturb)
 
 
+@pytest.mark.landing(what="Spark dies")
+@row("Parquet", "S3 gateway", "standalone cluster")
 async def test_chain_holds_when_machines_of_the_cluster_are_killed(
     cluster: StandaloneCluster, gateway: Gateway, bucket: str, tmp_path: Path
 ) -> None:
@@ -93,6 +96,9 @@ async def test_chain_holds_when_machines_of_the_cluster_are_killed(
     assert not [*table.glob("_sarameya/staging/*")], "staged records are removed"
 
 
+BEHIND_CONNECT = "standalone cluster, Connect"
+
+
 class KilledError(Exception):
     """Raised in place of the end of a member that is killed with its Connect server."""
 
@@ -113,8 +119,16 @@ def table_of(kind: str, bucket: str) -> Table:
             return IcebergTable("ice.db.orders", staging=f"{bucket}/staging")
 
 
+@pytest.mark.landing(what="Spark dies")
 @pytest.mark.parametrize(
-    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("parquet", "iceberg"))]
+    "kind",
+    [
+        pytest.param("delta", marks=row(DELTA, "S3 gateway", BEHIND_CONNECT)),
+        pytest.param("parquet", marks=[row("Parquet", "S3 gateway", BEHIND_CONNECT), pytest.mark.exhaustive]),
+        pytest.param(
+            "iceberg", marks=[row("Iceberg, REST catalog", "S3 gateway", BEHIND_CONNECT), pytest.mark.exhaustive]
+        ),
+    ],
 )
 def test_chain_holds_when_connect_server_of_the_cluster_is_killed(
     kind: str, cluster: StandaloneCluster, gateway: Gateway, bucket: str, directory: Path, tmp_path: Path

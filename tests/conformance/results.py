@@ -1,0 +1,155 @@
+"""Results of the tests of landing, for docs/landing.md: `python -m tests.conformance.results FILE`.
+
+`make conformance` sets SARAMEYA_RESULTS to a file, to which each process of the run appends its results. They are
+summed up in docs/conformance.json, from which the block `<!-- results -->` of the page is generated. A test of the
+suite has the marker `landing`: with `what`, a column of the page's table, and with `table`, `store` and `spark`, its
+row. A contender has its row (`Contender.row`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "landing.md"
+DOCUMENT = ROOT / "docs" / "conformance.json"
+RESULTS = "SARAMEYA_RESULTS"
+
+COLUMNS = (
+    "races",
+    "killed",
+    "stopped",
+    "cancelled",
+    "no response",
+    "store faults",
+    "Spark dies",
+    "restored",
+    "on Kafka",
+)
+"""Columns of the page's table: values of `what`."""
+
+DELTA = "Delta, the sink commits"
+"""Kind of a table in rows of several modules."""
+
+_BLOCK = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+@attrs.frozen(order=True)
+class Row:
+    """A row of the page's table: a kind of table, the place of its files, and the Spark that lands."""
+
+    table: str
+    store: str
+    spark: str
+
+
+def row(table: str, store: str, spark: str) -> pytest.MarkDecorator:
+    """Return the marker of a test's row."""
+    return pytest.mark.landing(table=table, store=store, spark=spark)
+
+
+def record(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Append the result of a test with the marker `landing` to the file that SARAMEYA_RESULTS names, if it does."""
+    file = os.environ.get(RESULTS)
+    marks = [mark.kwargs for mark in item.iter_markers("landing")]
+    if file is None or not marks or (report.when != "call" and report.passed):
+        return
+    merged = {name: value for mark in reversed(marks) for name, value in mark.items()}
+    races = dict(item.user_properties).get("races", 0)
+    with open(file, "a", encoding="utf-8") as results:
+        results.write(json.dumps({**merged, "passed": report.passed, "races": races}) + "\n")
+
+
+def summed_up(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows, with the number of passed tests or races in each column.
+
+    Raises:
+        ValueError: A result has no row or column of the table, or a test did not pass.
+    """
+    rows: dict[Row, dict[str, int]] = defaultdict(dict)
+    for result in results:
+        if result.get("what") not in COLUMNS or "table" not in result:
+            raise ValueError(f"{dict(result)} has no row or column")
+        if not result["passed"]:
+            raise ValueError(f"{dict(result)} did not pass: the page is not changed")
+        cells = rows[Row(result["table"], result["store"], result["spark"])]
+        cells[result["what"]] = cells.get(result["what"], 0) + (result["races"] or 1)
+    return [{**attrs.asdict(row), "passed": cells} for row, cells in sorted(rows.items())]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the programs that the tests of landing run."""
+    namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
+    pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
+    of_pom = {
+        name: pom.findtext(f".//m:{key}.version", "", namespace)
+        for name, key in (("Delta Lake", "wanted"), ("Iceberg", "iceberg"))
+    }
+    from tests.integration.object_stores import azurite, gateway
+    from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION
+
+    return {
+        "Python": platform.python_version(),
+        "PySpark": version("pyspark"),
+        **of_pom,
+        "deltalake": version("deltalake"),
+        "obstore": version("obstore"),
+        "Versity S3 Gateway": gateway.VERSION.removeprefix("v"),
+        "Azurite": azurite.VERSION,
+        "Apache Kafka": f"{KAFKA_VERSION} and {KAFKA_3_VERSION}",
+    }
+
+
+def render(page: str, document: Mapping[str, Any]) -> str:
+    """Return the page with its block generated from the document."""
+    lines = [
+        f"Passed on {document['date']}, commit {document['commit']}: "
+        + ", ".join(f"{name} {number}" for name, number in document["versions"].items())
+        + ".",
+        "",
+        "| table | files | Spark | " + " | ".join(COLUMNS) + " |",
+        "|---" * (3 + len(COLUMNS)) + "|",
+    ]
+    for each in document["rows"]:
+        cells = [f"{each['passed'].get(column, ''):,}" if column in each["passed"] else "" for column in COLUMNS]
+        lines.append(f"| {each['table']} | {each['store']} | {each['spark']} | " + " | ".join(cells) + " |")
+    return _BLOCK.sub(lambda _: "\n".join(lines) + "\n", page)
+
+
+def main(file: Path) -> None:
+    """Write docs/conformance.json and the page's block from a file of results.
+
+    Raises:
+        ValueError: A test did not pass.
+    """
+    found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    document = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit,
+        "versions": versions(),
+        "rows": summed_up(found),
+    }
+    DOCUMENT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(render(PAGE.read_text(encoding="utf-8"), document), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
