@@ -266,6 +266,29 @@ def test_missing_columns_are_named_or_added(spark: SparkSession, table: DeltaTab
     ]
 
 
+def test_wider_types_widen_a_table_that_allows_it(spark: SparkSession, root: Path) -> None:
+    def of(number: str) -> Shaping:
+        return Shaping(
+            transform=lambda frame: frame.selectExpr("offset", f"{number}(offset) as n", f"array({number}(1)) as list")
+        )
+
+    evolving = DeltaTable(root, layout=Layout(evolve_schema=True))
+    evolving.open(spark)
+    land(spark, evolving, link(1, 0, 2), shape=of("int"))
+    with pytest.raises(LandingError, match=r"n \(bigint in the rows, int in the table\).* are incompatible"):
+        land(spark, evolving, link(2, 2, 4), shape=of("bigint"))
+    spark.sql(f"ALTER TABLE delta.`{root}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    fixed = DeltaTable(root)
+    fixed.open(spark)
+    with pytest.raises(LandingError, match=r"are wider than the table's.*evolve_schema = true"):
+        land(spark, fixed, link(2, 2, 4), shape=of("bigint"))
+    evolving.open(spark)
+    land(spark, evolving, link(2, 2, 4), shape=of("bigint"))
+    land(spark, evolving, link(3, 4, 5), shape=of("int"))
+    assert dict(evolving.read(spark).dtypes) == {"offset": "bigint", "n": "bigint", "list": "array<bigint>"}
+    assert sorted(row.n for row in evolving.read(spark).collect()) == [*range(5)]
+
+
 def test_narrower_types_and_other_column_order_are_accepted(spark: SparkSession, table: DeltaTable) -> None:
     land(spark, table, link(1, 0, 2))
     land(

@@ -216,6 +216,27 @@ def test_missing_columns_are_named_or_added(spark: SparkSession, table: IcebergT
     assert found(spark, evolving)[1] == (2, second.attempt)
 
 
+def test_wider_types_are_named_or_widen_the_table(spark: SparkSession, name: str) -> None:
+    def of(number: str) -> Shaping:
+        price = f"cast(offset as decimal({10 if number == 'int' else 20},2)) as price"
+        inside = f"named_struct('list', array({number}(offset)), 'map', map('k', {number}(offset))) as inside"
+        return Shaping(transform=lambda frame: frame.selectExpr("offset", f"{number}(offset) as n", price, inside))
+
+    table = IcebergTable(name)
+    table.open(spark)
+    land(spark, table, link(1, 0, 2), shape=of("int"))
+    with pytest.raises(SchemaMismatchError, match=r"n \(bigint in the rows, int in the table\).*evolve_schema = true"):
+        land(spark, table, link(2, 2, 4), shape=of("bigint"))
+
+    evolving = IcebergTable(name, layout=Layout(evolve_schema=True))
+    evolving.open(spark)
+    land(spark, evolving, link(2, 2, 4), shape=of("bigint"))
+    land(spark, evolving, link(3, 4, 5), shape=of("int"))
+    found = spark.table(name).selectExpr("n", "price", "inside.list[0]", "inside.map['k']", "offset").orderBy("offset")
+    assert [kind for _, kind in found.dtypes] == ["bigint", "decimal(20,2)", "bigint", "bigint", "bigint"]
+    assert [set(map(int, row)) for row in found.collect()] == [{n} for n in range(5)]
+
+
 def test_rows_of_another_type_are_refused(spark: SparkSession, table: IcebergTable) -> None:
     land(spark, table, link(1, 0, 2))
     wrong = Shaping(transform=lambda frame: frame.selectExpr("cast(value AS string) AS offset", "value"))

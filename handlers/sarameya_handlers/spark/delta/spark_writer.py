@@ -24,7 +24,7 @@ from sarameya_handlers.spark.shaping.partitions import (
     require_utc,
 )
 from sarameya_handlers.spark.shaping.row_conversion import conform
-from sarameya_handlers.spark.shaping.schemas import compare
+from sarameya_handlers.spark.shaping.schemas import Widens, compare, never
 from sarameya_handlers.spark.tables.columns import Columns
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all, with_checks
 from sarameya_handlers.spark.tables.staged_records import require_readable, with_staged_file
@@ -114,7 +114,7 @@ class SparkWriter:
             frame = table.limit(0)
         else:
             require_readable(spark, landing)  # here, since the job that reads the records is the commit
-            frame = self.conform(shape.frame(spark, landing), table.schema)
+            frame = self.conform(shape.frame(spark, landing), table.schema, _widens(detail))
             if partitioned_by:
                 require_utc(spark, frame, partitioned_by)
                 rules = list(directory_rules(frame.schema, detail.named_directories))
@@ -139,12 +139,23 @@ class SparkWriter:
         """Return a function that converts and checks rows as `append` does, but makes no commit."""
         schema = self.rows(spark).schema
         required = [*requirements(schema, detail.properties), *directory_rules(schema, detail.named_directories)]
-        return lambda frame: compute_all(with_checks(self.conform(frame, schema), required))
+        return lambda frame: compute_all(with_checks(self.conform(frame, schema, _widens(detail)), required))
 
-    def conform(self, frame: DataFrame, table: StructType) -> DataFrame:
+    def conform(self, frame: DataFrame, table: StructType, widens: Widens = never) -> DataFrame:
         """Convert rows to the table's columns. Raises SchemaMismatchError."""
-        compare(frame.schema, table).require(str(self.place), evolve_schema=self.layout.evolve_schema)
+        evolves = self.layout.evolve_schema
+        compare(frame.schema, table).require(str(self.place), evolve_schema=evolves, widens=widens)
         return conform(frame, table)
+
+
+def _widens(detail: TableDetail) -> Widens:
+    """Return whether Spark widens a column in this way when it appends rows.
+
+    Source: Delta Lake's documentation, "Delta type widening", "Automatic type widening".
+    """
+    if detail.properties.get("delta.enableTypeWidening", "").lower() != "true":
+        return never
+    return lambda change: not (change.table.endswith("int") and change.rows.startswith(("double", "decimal")))
 
 
 def _local_columns(root: Path) -> list[str] | None:

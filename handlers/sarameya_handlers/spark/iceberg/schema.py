@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sarameya_handlers.spark.iceberg.catalog import TableName
+from sarameya_handlers.spark.shaping.schemas import TypeChange, fits
 from sarameya_handlers.spark.tables.expressions import literal, quoted, type_name
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _TRANSFORM = re.compile(r"(years?|months?|days?|hours?|date|bucket|truncate)\s*\((.*)\)", re.IGNORECASE | re.DOTALL)
 _VARIANT = re.compile(r"(?<=[:<,])variant(?=[,>]|$)")
 """A type in the text of a schema. A field's name is followed by a colon."""
+_DECIMAL = re.compile(r"decimal\(\d+,(?P<scale>\d+)\)")
 _NAMES = {"year": "years", "month": "months", "day": "days", "hour": "hours", "date": "days"}
 
 
@@ -58,6 +60,34 @@ def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ())
         yield from missing_columns(rows.elementType, table.elementType, (*path, "element"))
     elif isinstance(rows, MapType) and isinstance(table, MapType):
         yield from missing_columns(rows.valueType, table.valueType, (*path, "value"))
+
+
+def widens(change: TypeChange) -> bool:
+    """Return whether Iceberg can widen a column in this way, without rewriting files.
+
+    Source: Iceberg's specification, "Schema Evolution".
+    """
+    if (change.table, change.rows) in (("int", "bigint"), ("float", "double")):
+        return True
+    table, rows = _DECIMAL.fullmatch(change.table), _DECIMAL.fullmatch(change.rows)
+    return table is not None and rows is not None and table["scale"] == rows["scale"]
+
+
+def wider_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the columns and fields that have a wider type in `rows`, as quoted path and that type."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(rows, StructType) and isinstance(table, StructType):
+        wanted = {field.name.lower(): field for field in rows.fields}
+        for field in table.fields:
+            if field.name.lower() in wanted:
+                yield from wider_columns(wanted[field.name.lower()].dataType, field.dataType, (*path, field.name))
+    elif isinstance(rows, ArrayType) and isinstance(table, ArrayType):
+        yield from wider_columns(rows.elementType, table.elementType, (*path, "element"))
+    elif isinstance(rows, MapType) and isinstance(table, MapType):
+        yield from wider_columns(rows.valueType, table.valueType, (*path, "value"))
+    elif rows.simpleString() != table.simpleString() and fits(table, rows) and not fits(rows, table):
+        yield ".".join(map(quoted, path)), type_name(rows)
 
 
 def partition_values(name: TableName, partition_by: Sequence[str]) -> list[str]:

@@ -14,7 +14,13 @@ from sarameya_handlers.spark.errors import LandingError
 from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH, WAP_ID, TableName
 from sarameya_handlers.spark.iceberg.history import LINK_PROPERTY, wap_id
 from sarameya_handlers.spark.iceberg.marks import ChainMark, superseded
-from sarameya_handlers.spark.iceberg.schema import create_table, missing_columns, partition_values
+from sarameya_handlers.spark.iceberg.schema import (
+    create_table,
+    missing_columns,
+    partition_values,
+    widens,
+    wider_columns,
+)
 from sarameya_handlers.spark.iceberg.table_state import TableState, exists, refresh
 from sarameya_handlers.spark.shaping.partitions import require_few_partitions
 from sarameya_handlers.spark.shaping.row_conversion import conform
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _EVOLUTIONS = 3
-"""Maximum number of attempts to add columns for one link: other members may add columns at the same time."""
+"""Maximum number of attempts to change columns for one link: other members may change them at the same time."""
 
 
 def stage(spark: SparkSession, name: TableName, link: Link, frame: DataFrame) -> None:
@@ -42,21 +48,21 @@ def stage(spark: SparkSession, name: TableName, link: Link, frame: DataFrame) ->
 def conform_rows(
     spark: SparkSession, name: TableName, frame: DataFrame, partitioned_by: Sequence[str], layout: Layout
 ) -> DataFrame:
-    """Convert rows to the table's columns. May add columns to the table.
+    """Convert rows to the table's columns. May add columns to the table, and widen some.
 
     Raises:
         ShapeError: The columns do not match, or the rows fall into too many partitions.
-        LandingError: Other members keep adding columns.
+        LandingError: Other members keep changing columns.
     """
     for _ in range(_EVOLUTIONS):
         table = spark.table(name.sql).schema
-        compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema)
-        missing = list(missing_columns(frame.schema, table))
-        if not missing:
+        compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema, widens=widens)
+        missing, wider = list(missing_columns(frame.schema, table)), list(wider_columns(frame.schema, table))
+        if not missing and not wider:
             break
-        _add_columns(spark, name, missing)
+        _evolve(spark, name, missing, wider)
     else:
-        raise LandingError(f"{name}: others have added columns during each of {_EVOLUTIONS} attempts to add some")
+        raise LandingError(f"{name}: others have changed columns during each of {_EVOLUTIONS} attempts to change some")
     frame = conform(frame, table)
     if not partitioned_by:
         # One task: one file. A batch is no larger than a file should be.
@@ -68,24 +74,30 @@ def conform_rows(
 
 
 def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
-    """Return a function that converts and checks rows as an append does, but writes nothing and adds no columns."""
+    """Return a function that converts and checks rows as an append does, but writes nothing and changes no columns."""
     table = spark.table(name.sql).schema
     required = list(not_null(table, spares_null_structs=True))
 
     def evaluate(frame: DataFrame) -> None:
-        compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema)
+        compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema, widens=widens)
         compute_all(with_checks(conform(frame, table), required))
 
     return evaluate
 
 
-def _add_columns(spark: SparkSession, name: TableName, missing: Sequence[tuple[str, str]]) -> None:
+def _evolve(
+    spark: SparkSession, name: TableName, missing: Sequence[tuple[str, str]], wider: Sequence[tuple[str, str]]
+) -> None:
+    """Add columns to the table, and widen some: quoted path and type of each."""
     from pyspark.errors import AnalysisException
 
-    # Another member may have added them meanwhile: the next attempt checks which are still missing.
-    with suppress(AnalysisException):
-        columns = ", ".join(f"{path} {kind}" for path, kind in missing)
-        spark.sql(f"ALTER TABLE {name.sql} ADD COLUMNS ({columns})")
+    changes = [f"ALTER COLUMN {path} TYPE {kind}" for path, kind in wider]
+    if missing:
+        changes.append(f"ADD COLUMNS ({', '.join(f'{path} {kind}' for path, kind in missing)})")
+    for change in changes:
+        # Another member may have made it meanwhile: the next attempt checks which changes are still needed.
+        with suppress(AnalysisException):
+            spark.sql(f"ALTER TABLE {name.sql} {change}")
     refresh(spark, name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
-from sarameya_handlers.spark.shaping.schemas import by_name, compare
+from sarameya_handlers.spark.shaping.schemas import by_name, compare, fits
 from sarameya_handlers.spark.tables.expressions import literal, quoted, type_name
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def conform(frame: DataFrame, table: StructType) -> DataFrame:
     """Return the frame with the table's columns, names and order, also within structs.
 
-    Columns that the frame lacks are null; columns that the table lacks come last. The caller must have checked that
-    the differences from the table are allowed (`schemas.compare`).
+    Columns that the frame lacks are null, columns that the table lacks come last, and wider types stay. The caller must
+    have checked that the differences from the table are allowed (`schemas.compare`).
 
     Raises:
         SchemaMismatchError: The frame or the table has two columns of one name.
@@ -57,4 +57,6 @@ def _conformed(value: str, rows: DataType, table: DataType, names: count[int]) -
         key = _conformed(f"{each}.key", rows.keyType, table.keyType, names)
         item = _conformed(f"{each}.value", rows.valueType, table.valueType, names)
         return f"map_from_entries(transform(map_entries({value}), {each} -> struct({key}, {item})))"
-    return f"cast({value} as {table.simpleString()})" if rows.simpleString() != table.simpleString() else value
+    # A wider type of the rows stays: the table's column is being widened.
+    is_cast = rows.simpleString() != table.simpleString() and fits(rows, table)
+    return f"cast({value} as {table.simpleString()})" if is_cast else value

@@ -7,7 +7,7 @@ refuses rows with a `Differences.problem`, and converts the others (row_conversi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -46,6 +46,15 @@ class TypeChange:
         return f"{self.path} ({self.rows} in the rows, {self.table} in the table)"
 
 
+Widens = Callable[[TypeChange], bool]
+"""Returns whether a table can widen a column in this way."""
+
+
+def never(_: TypeChange) -> bool:
+    """Return False: the table widens no column."""
+    return False
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class Differences:
     """Differences of rows and table; all empty if there are none."""
@@ -56,21 +65,34 @@ class Differences:
     """Columns that the rows lack. They become null, or an error if the table requires them."""
     widened: tuple[TypeChange, ...] = ()
     """Columns whose values all fit into the table's wider type. They are cast without loss."""
+    wider: tuple[TypeChange, ...] = ()
+    """Columns whose type in the rows holds all values of the table's. Some tables can widen theirs."""
     changed: tuple[TypeChange, ...] = ()
     """Columns with incompatible types."""
     nulls: tuple[Column, ...] = ()
     """Required columns of the table that are nullable in the rows. A row with a null is refused when it is written."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.missing or self.widened or self.changed or self.nulls)
+        return bool(self.added or self.missing or self.widened or self.wider or self.changed or self.nulls)
 
-    def problem(self, *, evolve_schema: bool) -> str | None:
-        """Return the reason why the rows cannot be appended, and the remedy; None if they can."""
+    def problem(self, *, evolve_schema: bool, widens: Widens = never) -> str | None:
+        """Return the reason why the rows cannot be appended, and the remedy; None if they can.
+
+        Args:
+            evolve_schema: Whether the sink may add columns to the table, and widen them.
+            widens: Whether the table can widen a column in this way.
+        """
         problems = []
-        if self.changed:
+        widening = tuple(filter(widens, self.wider))
+        if incompatible := (*self.changed, *(change for change in self.wider if change not in widening)):
             problems.append(
-                f"the types of {_listed(self.changed)} are incompatible: "
+                f"the types of {_listed(incompatible)} are incompatible: "
                 "cast them in the transform, or change the table's types"
+            )
+        if widening and not evolve_schema:
+            problems.append(
+                f"the types of {_listed(widening)} are wider than the table's: cast them in the transform, widen the "
+                "table's, or set evolve_schema = true"
             )
         required = [column for column in self.missing if not column.nullable]
         if required:
@@ -84,9 +106,9 @@ class Differences:
             )
         return "; ".join(problems) or None
 
-    def require(self, table: str, *, evolve_schema: bool) -> None:
+    def require(self, table: str, *, evolve_schema: bool, widens: Widens = never) -> None:
         """Raise SchemaMismatchError, with the table's name, if there is a `problem`."""
-        if problem := self.problem(evolve_schema=evolve_schema):
+        if problem := self.problem(evolve_schema=evolve_schema, widens=widens):
             raise SchemaMismatchError(f"the rows do not fit {table}: {problem}")
 
 
@@ -138,14 +160,15 @@ def _types(rows: DataType, table: DataType, path: str) -> _Found:
     elif isinstance(rows, ArrayType) and isinstance(table, ArrayType):
         yield from _types(rows.elementType, table.elementType, f"{path}.element")
     elif isinstance(rows, MapType) and isinstance(table, MapType):
-        yield from _types(rows.keyType, table.keyType, f"{path}.key")
+        for kind, difference in _types(rows.keyType, table.keyType, f"{path}.key"):
+            yield ("changed" if kind == "wider" else kind), difference  # no table widens the keys of a map
         yield from _types(rows.valueType, table.valueType, f"{path}.value")
     elif rows.simpleString() != table.simpleString():
         change = TypeChange(path, rows.simpleString(), table.simpleString())
-        yield ("widened" if _fits(rows, table) else "changed"), change
+        yield ("widened" if fits(rows, table) else "wider" if fits(table, rows) else "changed"), change
 
 
-def _fits(rows: DataType, table: DataType) -> bool:
+def fits(rows: DataType, table: DataType) -> bool:
     """Return whether each value of the first type can be represented exactly in the second."""
     from pyspark.sql.types import DecimalType, NullType
 

@@ -19,8 +19,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sarameya_handlers.spark.iceberg.schema import widens, wider_columns
 from sarameya_handlers.spark.shaping.errors import SchemaMismatchError
 from sarameya_handlers.spark.shaping.schemas import Column, Differences, TypeChange, compare
+from sarameya_handlers.spark.tables.expressions import type_name
 
 
 def struct(required: dict[str, DataType] | None = None, **nullable: DataType) -> StructType:
@@ -76,9 +78,7 @@ def test_narrower_type_is_widened(rows: DataType, table: DataType) -> None:
 @pytest.mark.parametrize(
     ("rows", "table"),
     [
-        (LongType(), IntegerType()),
         (LongType(), DoubleType()),
-        (DoubleType(), FloatType()),
         (IntegerType(), FloatType()),
         (IntegerType(), DecimalType(9, 0)),
         (LongType(), DecimalType(20, 1)),
@@ -98,6 +98,42 @@ def test_lossy_type_is_a_change(rows: DataType, table: DataType) -> None:
         f"the types of x ({rows.simpleString()} in the rows, {table.simpleString()} in the table) are incompatible: "
         "cast them in the transform, or change the table's types"
     )
+
+
+WIDER = [
+    (LongType(), IntegerType()),
+    (DoubleType(), FloatType()),
+    (DoubleType(), IntegerType()),
+    (DecimalType(12, 2), DecimalType(10, 2)),
+]
+
+
+@pytest.mark.parametrize(("rows", "table"), WIDER)
+def test_wider_type_needs_a_table_that_widens_and_evolution(rows: DataType, table: DataType) -> None:
+    differences = compare(struct(x=rows), struct(x=table))
+    change = TypeChange("x", rows.simpleString(), table.simpleString())
+    assert differences == Differences(wider=(change,))
+    assert "are incompatible: cast them" in (differences.problem(evolve_schema=True) or "")
+    assert differences.problem(evolve_schema=True, widens=lambda found: found == change) is None
+    assert differences.problem(evolve_schema=False, widens=lambda found: found == change) == (
+        f"the types of {change} are wider than the table's: cast them in the transform, widen the table's, "
+        "or set evolve_schema = true"
+    )
+
+
+@pytest.mark.parametrize(("rows", "table"), WIDER)
+def test_iceberg_widens_what_its_specification_allows(rows: DataType, table: DataType) -> None:
+    [change] = compare(struct(x=rows), struct(x=table)).wider
+    assert widens(change) == (change.table != "int" or change.rows == "bigint")
+    [again] = wider_columns(struct(a=ArrayType(struct(x=rows))), struct(A=ArrayType(struct(X=table))))
+    assert again == ("`A`.`element`.`X`", type_name(rows))
+
+
+def test_key_of_a_map_is_never_widened() -> None:
+    wide, narrow = (struct(x=MapType(kind, kind)) for kind in (LongType(), IntegerType()))
+    differences = compare(wide, narrow)
+    assert differences.changed == (TypeChange("x.key", "bigint", "int"),)
+    assert differences.wider == (TypeChange("x.value", "bigint", "int"),)
 
 
 def test_forbidden_nulls_are_no_problem_until_they_occur() -> None:
