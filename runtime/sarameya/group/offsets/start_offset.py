@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from sarameya.errors import HandlerError, NoCommittedOffsetError
+from sarameya.errors import NoCommittedOffsetError
 from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition, is_offset
 from sarameya.net.log_offsets import LogOffset
 from sarameya.offset_policy import OffsetPolicy, parse_policy
@@ -81,21 +81,6 @@ def parse_start(value: Any) -> StartOffset:
             raise ValueError("must be an offset: an int of at least 0")
         return value
     return parse_policy(value)
-
-
-def handler_start(partition: TopicPartition, chosen: object) -> Start:
-    """Return the start that a handler has chosen.
-
-    Raises:
-        HandlerError: `chosen` is no offset.
-    """
-    place = chosen if isinstance(chosen, CommittedOffset) else CommittedOffset(chosen)  # type: ignore[arg-type]
-    epoch = place.leader_epoch
-    if not is_offset(place.offset) or isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < NO_LEADER_EPOCH:
-        raise HandlerError(
-            f"start_offset({partition}) returned {chosen!r}: must be an offset (an int), a CommittedOffset or None"
-        )
-    return Start(place.offset, "handler", epoch)
 
 
 def check_policies(policies: Mapping[TopicPartition, OffsetPolicy], group: str) -> None:

@@ -15,10 +15,10 @@ A rebalance with a cooperative assignor, step by step:
 The start of one partition, from its assignment to its first message:
 
     machine.py, runner.py                       `_finish_assignment`, `_set_up`, `_notify_assigned`, `_start`
-    partition_start.py                          committed offset, start offset (its rule: start_offset.py), claim
-    readers.py                                  the handler's task (`ClaimReaders.start`; streams: stream_readers.py)
-    consumer/fetcher.py, broker_consumer.py     the fetch; partition_consumer.py passes the records on
-    group/claim.py                              the iterators that the handler reads
+    partition_start.py                          committed offset, start offset, claim
+    readers.py                                  the handler's task, which calls `consume_claim` (`ClaimReaders.start`)
+
+By name only: `Fetcher.feed` fetches the partition, `Claim` has the iterators, `StreamReaders` has the tasks of streams.
 
 Events, commands and jobs are in messages.py. Offsets are fetched and committed by group/offsets/offset_manager.py.
 """

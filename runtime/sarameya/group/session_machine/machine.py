@@ -135,7 +135,6 @@ class SessionMachine:
         # The assignment that is being applied: kept until its revoked partitions are revoked.
         self._applying: NewAssignment | None = None
         # Partitions that have to start, and their committed offsets.
-        self._added: Sequence[TopicPartition] = ()
         self._fetched: CommittedOffsets = {}
         # Partitions that have started, or for which StartPartitions was returned.
         self._started: frozenset[TopicPartition] = frozenset()
@@ -333,9 +332,8 @@ class SessionMachine:
             self._rejoin(self._rebalance.reason)
         if self._assignment is None and self._rebalance is None:
             # Even without new partitions: the first assignment calls `setup`, and starts the handler's streams.
-            self._added = [partition for partition in assigned if partition not in self._started]
             self._move(SessionInput.ADDED)
-            self.job = FetchOffsets(tuple(self._added))
+            self.job = FetchOffsets(tuple(partition for partition in assigned if partition not in self._started))
 
     def _unsubscribed(self) -> list[TopicPartition]:
         """Return the owned partitions whose topics are not subscribed to any more."""
@@ -413,7 +411,7 @@ class SessionMachine:
         self.job = CallHandler("setup")
 
     def _notify_assigned(self) -> None:
-        if new := tuple(partition for partition in self._added if partition not in self._notified):
+        if new := tuple(partition for partition in self._fetched if partition not in self._notified):
             self._notified |= frozenset(new)
             self._move(SessionInput.ASSIGNED_DUE)
             self.job = CallHandler("partitions_assigned", new)

@@ -1,6 +1,10 @@
 """The start of a partition, step by step.
 
-    fetch the committed offset -> call handler.start_offset, which wins -> look up, if there is neither; commit -> claim
+    committed offset    `fetch_committed`
+    start offset        the first of: `handler.start_offset`, the committed offset, the oldest message if the partition
+                        was added while the group was running, `Config.offset_initial` (`choose_start`)
+    lookup              if the result is a policy; the offset found is committed at once (`_on_found`)
+    claim               its reader and its fetch start (`_claim`)
 
 Partitions that are assigned together are a batch. Each batch starts in its own task, and each partition as soon as its
 offset is known: no partition waits for the leader of another. The result of `start_offset` is kept until the partition
@@ -24,16 +28,17 @@ from functools import partial
 import attrs
 import trio
 
+from sarameya.errors import HandlerError
 from sarameya.group.claim import Claim
 from sarameya.group.delivery.time_slices import TimeSlice
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import awaited
 from sarameya.group.offsets.offset_manager import OffsetManager
-from sarameya.group.offsets.start_offset import Start, check_policies, choose_start, handler_start
+from sarameya.group.offsets.start_offset import Start, check_policies, choose_start
 from sarameya.group.session_machine.messages import CommittedOffsets
 from sarameya.group.session_machine.readers import Readers
 from sarameya.group.source import SessionRuntime, Source
-from sarameya.model import CommittedOffset, TopicPartition
+from sarameya.model import NO_LEADER_EPOCH, CommittedOffset, TopicPartition, is_offset
 from sarameya.net.log_offsets import LogOffset
 from sarameya.observe import ClaimStarted
 from sarameya.offset_policy import OffsetPolicy, describe_policy
@@ -152,7 +157,7 @@ class PartitionStarter:
             self._answers[partition] = await awaited(self._handler.start_offset, partition, commit)
         if (chosen := self._answers[partition]) is None:
             return None
-        start = handler_start(partition, chosen)
+        start = _handler_start(partition, chosen)
         if isinstance(chosen, CommittedOffset) and chosen.metadata:
             self._offsets.ledger.note(partition)
         return start
@@ -224,3 +229,18 @@ class PartitionStarter:
         self._fetching.cancel()
         for batch in self._batches:
             batch.scope.cancel()
+
+
+def _handler_start(partition: TopicPartition, chosen: object) -> Start:
+    """Return the start that a handler has chosen.
+
+    Raises:
+        HandlerError: `chosen` is no offset.
+    """
+    place = chosen if isinstance(chosen, CommittedOffset) else CommittedOffset(chosen)  # type: ignore[arg-type]
+    epoch = place.leader_epoch
+    if not is_offset(place.offset) or isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < NO_LEADER_EPOCH:
+        raise HandlerError(
+            f"start_offset({partition}) returned {chosen!r}: must be an offset (an int), a CommittedOffset or None"
+        )
+    return Start(place.offset, "handler", epoch)
