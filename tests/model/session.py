@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import CommitError, ConnectError
+from sarameya.group.membership.notices import CloseWanted, NewAssignment
 from sarameya.group.session_machine.deadline import LEAST_SECONDS
 from sarameya.group.session_machine.machine import SessionMachine, SessionOptions
 from sarameya.group.session_machine.messages import (
@@ -20,7 +21,6 @@ from sarameya.group.session_machine.messages import (
     CallFailed,
     CallHandler,
     Cancelled,
-    CloseWanted,
     Command,
     Commit,
     CommitEnded,
@@ -33,7 +33,6 @@ from sarameya.group.session_machine.messages import (
     FindStuckTasks,
     Job,
     LimitTime,
-    NewAssignment,
     Observe,
     OffsetsFailed,
     OffsetsFetched,

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sarameya.group.membership.notices import CloseWanted, NewAssignment
 from sarameya.group.session_machine import deadline as deadline_module
 from sarameya.group.session_machine.deadline import RevocationDeadline
 from sarameya.group.session_machine.machine import SessionMachine
 from sarameya.group.session_machine.messages import (
-    CloseWanted,
     Commit,
     Drained,
-    NewAssignment,
     Post,
     StartPartitions,
     StopReaders,

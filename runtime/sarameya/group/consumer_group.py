@@ -32,10 +32,10 @@ from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import check_handler
 from sarameya.group.membership.leader import RunSync, run_in_thread
 from sarameya.group.membership.member import Member
+from sarameya.group.membership.notices import CloseWanted
 from sarameya.group.monitoring.loop_monitor import Blockage, LoopMonitor
 from sarameya.group.runtime import Runtime, open_runtime
 from sarameya.group.services import HandlerServices
-from sarameya.group.session_machine.messages import CloseWanted
 from sarameya.group.sessions import Sessions
 from sarameya.meters import Meter, Meters
 from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin

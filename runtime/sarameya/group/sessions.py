@@ -13,14 +13,9 @@ import trio
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.membership.member import Member
+from sarameya.group.membership.notices import CloseWanted, NewAssignment, Notice, SubscriptionChanged
 from sarameya.group.runtime import Runtime
-from sarameya.group.session_machine.messages import (
-    CloseWanted,
-    NewAssignment,
-    Notice,
-    SessionOutcome,
-    SubscriptionChanged,
-)
+from sarameya.group.session_machine.messages import SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import source_from_brokers
 from sarameya.observe import LeaveFailed, Retrying

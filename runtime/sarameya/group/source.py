@@ -21,10 +21,10 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.consumer.resets import Resets
 from sarameya.group.delivery.interceptors import Interceptors
 from sarameya.group.delivery.time_slices import HandlerTime
+from sarameya.group.membership.notices import Notice
 from sarameya.group.offsets.logs import Logs
 from sarameya.group.offsets.offset_manager import Coordination, OffsetManager
 from sarameya.group.runtime import Runtime
-from sarameya.group.session_machine.messages import Notice
 from sarameya.model import NO_LEADER_EPOCH, LogRange, TopicPartition
 from sarameya.observe import Observer
 from sarameya.protocol.backoff import Backoff

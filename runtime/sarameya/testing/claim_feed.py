@@ -27,9 +27,10 @@ from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.handler_methods import check_handler
+from sarameya.group.membership.notices import NewAssignment
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.services import HandlerServices
-from sarameya.group.session_machine.messages import NewAssignment, SessionOutcome
+from sarameya.group.session_machine.messages import SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import Source
 from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition

@@ -11,7 +11,7 @@ import trio
 from sarameya.embedded import CoordinatorConfig
 from sarameya.error_codes import ErrorCode
 from sarameya.errors import GroupError, kafka_error
-from sarameya.group.session_machine.messages import Notice
+from sarameya.group.membership.notices import Notice
 from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.net.coordinator import FetchedOffsets
 from sarameya.protocol.membership.messages import CommitRefused, Event, Fail, LeaveWanted, MembershipLost

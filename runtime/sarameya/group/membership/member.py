@@ -16,8 +16,8 @@ import trio
 from sarameya.config import Config
 from sarameya.errors import AssignorError, SarameyaError, UnsupportedVersionError
 from sarameya.group.membership.leader import Leader, RunSync
+from sarameya.group.membership.notices import NewAssignment, Notice, SubscriptionChanged
 from sarameya.group.membership.topic_subscription import TopicSubscription
-from sarameya.group.session_machine.messages import NewAssignment, Notice, SubscriptionChanged
 from sarameya.model import Assignment, Generation
 from sarameya.net.broker_pool import BrokerPool, Purpose
 from sarameya.net.coordinator import CoordinatorClient

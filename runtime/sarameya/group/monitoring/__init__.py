@@ -1,1 +1,1 @@
-"""Monitoring: blocked event loops, overdue handlers, and the status of partitions."""
+"""Monitoring: blocked event loops, stacks of tasks, and the status of partitions."""

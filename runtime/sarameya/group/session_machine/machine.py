@@ -38,6 +38,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from sarameya.errors import CommitError, RebalanceDeadlineError, SarameyaError
+from sarameya.group.membership.notices import CloseWanted, NewAssignment
 from sarameya.group.session_machine.deadline import RevocationDeadline
 from sarameya.group.session_machine.failures import is_late_commit, reader_failure
 from sarameya.group.session_machine.messages import (
@@ -46,7 +47,6 @@ from sarameya.group.session_machine.messages import (
     CallFailed,
     CallHandler,
     Cancelled,
-    CloseWanted,
     Command,
     Commit,
     CommitEnded,
@@ -60,7 +60,6 @@ from sarameya.group.session_machine.messages import (
     FindStuckTasks,
     Job,
     LimitTime,
-    NewAssignment,
     Observe,
     OffsetsFailed,
     OffsetsFetched,

@@ -14,44 +14,14 @@ import attrs
 import msgspec
 
 from sarameya.errors import SarameyaError
-from sarameya.model import Assignment, CommittedOffset, Generation, TopicPartition
+from sarameya.group.membership.notices import CloseWanted, NewAssignment
+from sarameya.model import CommittedOffset, Generation, TopicPartition
 from sarameya.observe import Event as ObservedEvent
-from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, Left, MembershipLost, PrepareRebalance
+from sarameya.protocol.membership.messages import Fail, JoinWanted, LeaveWanted, MembershipLost, PrepareRebalance
 from sarameya.protocol.subscription import Wanted
 
 CommittedOffsets = Mapping[TopicPartition, CommittedOffset | None]
 """The group's committed offset of each partition; None if there is none."""
-
-# -- notices: from the member -------------------------------------------------------------------------
-
-
-class NewAssignment(msgspec.Struct, frozen=True):
-    """The partitions assigned to this member, until the next generation or until the membership is lost.
-
-    Attributes:
-        generation: The generation of the assignment.
-        assignment: The assigned partitions.
-        owned_in_join: The partitions that the join named as owned. Those of them that `assignment` lacks are not
-            assigned to other members before this member joins again without them (KIP-429).
-    """
-
-    generation: Generation
-    assignment: Assignment
-    owned_in_join: Assignment = {}
-
-
-class CloseWanted(msgspec.Struct, frozen=True):
-    """A request to close the group. `reason` is sent to the broker (KIP-800)."""
-
-    reason: str
-
-
-class SubscriptionChanged(msgspec.Struct, frozen=True):
-    """The user has changed or dropped the subscription. `Member.wanted` has the new subscription."""
-
-
-Notice = NewAssignment | PrepareRebalance | MembershipLost | Left | Fail | CloseWanted | SubscriptionChanged
-"""The messages of a member to the group's loop and to its session."""
 
 # -- events: from the runner --------------------------------------------------------------------------
 

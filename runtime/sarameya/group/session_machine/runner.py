@@ -20,7 +20,7 @@ from sarameya.errors import SarameyaError
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.handler import ConsumerGroupHandler, StreamHandler
 from sarameya.group.handler_methods import awaited
-from sarameya.group.monitoring.overdue import OverdueHandlers
+from sarameya.group.membership.notices import NewAssignment, Notice, SubscriptionChanged
 from sarameya.group.monitoring.stacks import stack_of
 from sarameya.group.monitoring.status import owned_status, partition_status
 from sarameya.group.offsets.offset_manager import OffsetManager
@@ -45,8 +45,6 @@ from sarameya.group.session_machine.messages import (
     FindStuckTasks,
     Job,
     LimitTime,
-    NewAssignment,
-    Notice,
     Observe,
     OffsetsFailed,
     OffsetsFetched,
@@ -56,12 +54,12 @@ from sarameya.group.session_machine.messages import (
     StartPartitions,
     StopReaders,
     StopStarting,
-    SubscriptionChanged,
     SubscriptionRead,
     TasksEnded,
     TasksStuck,
     UpdateSession,
 )
+from sarameya.group.session_machine.overdue import OverdueHandlers
 from sarameya.group.session_machine.partition_start import PartitionStarter, StartBatch
 from sarameya.group.session_machine.readers import ClaimReaders, Readers, run_guarded
 from sarameya.group.session_machine.stream_readers import StreamReaders
