@@ -32,7 +32,6 @@ from sarameya.group.session_machine.messages import (
     FetchOffsets,
     FindStuckTasks,
     Job,
-    LimitTime,
     Observe,
     OffsetsFailed,
     OffsetsFetched,
@@ -151,6 +150,7 @@ class SessionWalk:
             assert self.calls.count("cleanup") == self.calls.count("setup"), self.calls
         assert not self.notified, f"their end was not reported to the handler: {self.notified}"
         assert self.observed_end == 1
+        assert self.machine.outcome.deadline == self.machine.deadline.session_ends
         assert self.machine.next_deadline() is None
         if not (self.machine.outcome.lost or self.has_failed_commits):
             assert not self.dirty, "marks are not committed at the end"
@@ -369,7 +369,7 @@ class SessionWalk:
                     self._carry_out(self.machine.receive(TasksStuck(names), self.now))
                 case UpdateSession(owned=owned):
                     self.shown = owned
-                case LimitTime() | Observe():
+                case Observe():
                     pass
         if self.is_awake or self.rng.random() < 0.7:  # otherwise the runner wakes up later
             self._begin_job()
@@ -405,7 +405,6 @@ class SessionWalk:
             assert deadline.session_ends <= max(self.session_ends, self.now + later), "the session's end moves later"
             assert deadline.session_ends <= self.now + REBALANCE_TIMEOUT
             self.session_ends = deadline.session_ends
-            assert machine.outcome.deadline == deadline.session_ends
         elif machine.revoking:
             if self.revocation is not None and self.revocation[0] == machine.revoking:
                 assert deadline.at <= self.revocation[1], "the revocation's deadline moves later"

@@ -179,8 +179,7 @@ class Sessions:
         """Return the outcome if `notice` ends the membership outside of a session."""
         match notice:
             case CloseWanted(reason=reason):
-                deadline = trio.current_time() + self._config.close_timeout
-                return SessionOutcome(reason=reason, deadline=deadline, closing=True)
+                return SessionOutcome(reason=reason, closing=True)
             case Fail(error=error):
                 return SessionOutcome(reason=str(error), fatal=error)
         return None

@@ -1,7 +1,8 @@
 """The deadline for revoking partitions and for ending a session, and the part of the time for each step. Pure.
 
-Each session has one `RevocationDeadline`. The state machine moves it; `runner.py` turns it into cancel scopes. No
-other object has a deadline. Rules, checked by `tests/model/test_session_model.py`:
+Each session has one `RevocationDeadline`, which only the state machine moves. `SessionLimits` (calls and commits) and
+`ReaderTask` (readers) hold cancel scopes made from it. At the end of the session, `SessionOutcome.deadline` passes it
+on to the leave. Rules, checked by `tests/model/test_session_model.py`:
 
 - While partitions are being revoked, the deadline can only be moved to an earlier time. It is removed once they are
   revoked.

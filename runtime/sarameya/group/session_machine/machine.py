@@ -59,7 +59,6 @@ from sarameya.group.session_machine.messages import (
     FetchOffsets,
     FindStuckTasks,
     Job,
-    LimitTime,
     Observe,
     OffsetsFailed,
     OffsetsFetched,
@@ -192,7 +191,6 @@ class SessionMachine:
     # -- events ---------------------------------------------------------------------------------------
 
     def _handle(self, event: Event, now: float) -> None:
-        options = self._options
         match event:
             case NewAssignment():
                 self._take_assignment(event)
@@ -201,7 +199,7 @@ class SessionMachine:
             case SubscriptionRead(wanted=wanted):
                 self._wanted = wanted
                 if wanted is None:
-                    self._end("the subscription was dropped", now, deadline=now + options.close_timeout)
+                    self._close("the subscription was dropped", now)
             case MembershipLost(reason=reason):
                 self._assignment = None
                 self._end(reason, now, lost=True)
@@ -210,15 +208,15 @@ class SessionMachine:
                 self._end(str(error), now, lost=True)
             case CloseWanted(reason=reason):
                 self.outcome.closing = True
-                self._end(reason, now, deadline=now + options.close_timeout)
+                self._close(reason, now)
             case EndWanted(reason=reason) | ReaderReturned(reason=reason):
                 self._end(reason, now)
             case Cancelled():
-                self._end_cancelled(now)
+                self._close("cancelled", now)
             case ReaderFailed():
                 self._handler_failed(event.name, event.error, reader_failure(event, self.generation.id), now)
             case CallFailed(name=name, error=error):
-                error.add_note(f"in {name} of group {options.group!r}, generation {self.generation.id}")
+                error.add_note(f"in {name} of group {self._options.group!r}, generation {self.generation.id}")
                 self._handler_failed(name, error, error, now)
             case TasksStuck(names=names):
                 self._abandon(names, now)
@@ -383,7 +381,7 @@ class SessionMachine:
 
     def _hasten(self, deadline: float, now: float) -> None:
         grace_ends = self.deadline.hasten(deadline, now)
-        self._commands += [LimitTime(), StopReaders(self.revoking, grace_ends)]
+        self._commands.append(StopReaders(self.revoking, grace_ends))
 
     def _lift(self) -> None:
         """Remove the time limits: no partition is being revoked, and the group does not wait for this member."""
@@ -472,15 +470,14 @@ class SessionMachine:
 
     # -- ending -----------------------------------------------------------------------------------------
 
-    def _end_cancelled(self, now: float) -> None:
-        self._end("cancelled", now, deadline=now + self._options.close_timeout)
+    def _close(self, reason: str, now: float) -> None:
+        self._end(reason, now, deadline=now + self._options.close_timeout)
 
     def _end(self, reason: str, now: float, *, lost: bool = False, deadline: float | None = None) -> None:
         """Stop all readers. A second call can only move the deadline to an earlier time, or lose the membership."""
         wanted = now + self._options.rebalance_timeout if deadline is None else deadline
         is_first = not self.is_ending
         grace_ends = self.deadline.end_session(wanted, now, is_first=is_first)
-        self.outcome.deadline = self.deadline.session_ends
         self.outcome.lost = self.outcome.lost or lost
         if is_first:
             self._move(SessionInput.END)
@@ -488,15 +485,13 @@ class SessionMachine:
             self.outcome.reason, self.revoking_since = reason, now
             self._commands.append(Observe(SessionEnding(self._options.group, self.generation, reason, lost)))
             self._commands.append(StopStarting())
-        self._commands += [LimitTime(), StopReaders(None, grace_ends)]
+        self._commands.append(StopReaders(None, grace_ends))
 
     def _shut_down(self, now: float) -> None:
         """Start the last calls and the last commit: all tasks of the handler have ended."""
         if not self.is_ending:
-            self._end_cancelled(now)
+            self._close("cancelled", now)
         self.deadline.shut_down(now)
-        self.outcome.deadline = self.deadline.session_ends
-        self._commands.append(LimitTime())
         if known := tuple(sorted(self._notified)):
             self._move(SessionInput.CALL_DUE)
             self.job = CallHandler("partitions_lost" if self.outcome.lost else "partitions_revoked", known)
@@ -525,5 +520,6 @@ class SessionMachine:
 
     def _ended(self) -> None:
         self._move(SessionInput.DONE)
+        self.outcome.deadline = self.deadline.session_ends
         self.outcome.next = self._assignment if self._rebalance is None else None
         self._commands.append(Observe(SessionEnded(self._options.group, self.generation, self.outcome.reason)))

@@ -176,10 +176,6 @@ class StopReaders(msgspec.Struct, frozen=True):
     grace_ends: float
 
 
-class LimitTime(msgspec.Struct, frozen=True):
-    """Shorten the time of running jobs: the deadline was moved to an earlier time."""
-
-
 class BreakOffFetch(msgspec.Struct, frozen=True):
     """Cancel `FetchOffsets`: a newer assignment, or a rebalance, has priority."""
 
@@ -204,7 +200,6 @@ Command = (
     | UpdateSession
     | StartPartitions
     | StopReaders
-    | LimitTime
     | BreakOffFetch
     | StopStarting
     | DropOffsets
@@ -251,7 +246,7 @@ class SessionOutcome:
 
     Attributes:
         reason: The first reason for the end.
-        deadline: The time by which the member must have rejoined or left.
+        deadline: The time by which the member must have rejoined or left; `math.inf` if no session was running.
         failures: Exceptions of the handler, and errors of calls that missed the deadline.
         lost: The membership is over; no mark can be committed any more.
         closing: The group is being closed.

@@ -44,7 +44,6 @@ from sarameya.group.session_machine.messages import (
     FetchOffsets,
     FindStuckTasks,
     Job,
-    LimitTime,
     Observe,
     OffsetsFailed,
     OffsetsFetched,
@@ -71,7 +70,9 @@ from sarameya.status import PartitionStatus
 
 
 class SessionLimits:
-    """The time limits of a session as cancel scopes. Only this class turns the session's deadline into scopes.
+    """The time limits of calls and commits as cancel scopes, made from the session's deadline.
+
+    The scopes of readers are in `ReaderTask`.
 
     Attributes:
         end: The scope of the last calls and the last commit; shielded from the cancellation of `consume()`.
@@ -87,7 +88,7 @@ class SessionLimits:
         self._release = trio.CancelScope()
 
     def shorten(self) -> None:
-        """Shorten the scopes in use: the deadline was moved to an earlier time."""
+        """Shorten the scopes in use, if the deadline was moved to an earlier time. Only `end` may get more time."""
         deadline = self._deadline
         self._grace.deadline = min(self._grace.deadline, deadline.grace_ends)
         self._release.deadline = min(self._release.deadline, step_deadline(deadline.at, trio.current_time()))
@@ -280,7 +281,9 @@ class SessionRunner:
         self._is_processing = True
         try:
             while self._events:
-                for command in self._machine.receive(self._events.popleft(), trio.current_time()):
+                commands = self._machine.receive(self._events.popleft(), trio.current_time())
+                self._limits.shorten()
+                for command in commands:
                     self._execute(command)
         finally:
             self._is_processing = False
@@ -303,8 +306,6 @@ class SessionRunner:
                 self._starter.cancel(partitions or ())
                 stopped = self._readers.stop(partitions, grace_ends)
                 self._source.fetcher.release(claim._consumer for claim in stopped)
-            case LimitTime():
-                self._limits.shorten()
             case BreakOffFetch():
                 self._starter.break_off_fetch()
             case StopStarting():
