@@ -372,10 +372,7 @@ class ConsumerGroup(Pausing):
         try:
             outcome = await sessions.run()
             deadline, reason = outcome.deadline, outcome.reason
-            if outcome.fatal is not None and not outcome.failures:
-                raise outcome.fatal
-            if outcome.failures:
-                raise ExceptionGroup(outcome.text(self.group_id), outcome.all_failures)
+            outcome.raise_failures(self.group_id)
         finally:
             self._member = self._sessions = None
             now = trio.current_time()

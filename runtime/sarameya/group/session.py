@@ -12,7 +12,7 @@ from sarameya.model import Assignment, Generation, GroupMetadata, LogRange, Topi
 from sarameya.observe import Event, Observer
 
 if TYPE_CHECKING:
-    from sarameya.group.session_machine.messages import SessionOutcome
+    from sarameya.group.session_machine.outcome import SessionOutcome
     from sarameya.group.source import LogFacts
 
 

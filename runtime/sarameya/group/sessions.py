@@ -13,9 +13,9 @@ import trio
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.group.membership.member import Member
-from sarameya.group.membership.notices import CloseWanted, NewAssignment, Notice, SubscriptionChanged
+from sarameya.group.membership.notices import CloseWanted, NewAssignment, SubscriptionChanged
 from sarameya.group.runtime import Runtime
-from sarameya.group.session_machine.messages import SessionOutcome
+from sarameya.group.session_machine.outcome import SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import source_from_brokers
 from sarameya.observe import LeaveFailed, Retrying
@@ -51,7 +51,7 @@ class Sessions:
     async def run(self) -> SessionOutcome:
         """Run one session after the other. Return the outcome of the last session."""
         member, short = self._member, 0
-        if member.wanted is None and (last := await self._without_subscription(_DROPPED)) is not None:
+        if member.wanted is None and (last := await self._without_subscription(_DROPPED)).is_final:
             return last
         member.post(JoinWanted("the member starts"))
         # Read here between two sessions. While a session runs, its `SessionRunner` reads the channel instead.
@@ -62,21 +62,23 @@ class Sessions:
                     while first is not None:
                         began = trio.current_time()
                         outcome = await self._run_session(first)
-                        if outcome.failures or outcome.fatal or outcome.closing:
+                        if outcome.is_final:
                             return outcome
                         seconds = trio.current_time() - began
                         short = short + 1 if seconds < self._config.heartbeat_interval and not outcome.rebalanced else 0
-                        if (last := await self._between_sessions(short, seconds, outcome)) is not None:
+                        if (last := await self._between_sessions(short, seconds, outcome)).is_final:
                             return last
-                        first = outcome.next
+                        first = last.next
                     member.post(JoinWanted(outcome.reason))
                 case PrepareRebalance(reason=reason) | MembershipLost(reason=reason):
                     member.post(JoinWanted(reason))  # no session runs, so nothing has to be revoked first
                 case SubscriptionChanged() if member.wanted is None:
-                    if (last := await self._without_subscription(_DROPPED)) is not None:
+                    if (last := await self._without_subscription(_DROPPED)).is_final:
                         return last
                     member.post(JoinWanted("subscribed again"))
-                case _ if (last := self._final_outcome(notice)) is not None:
+                case Fail() | CloseWanted():
+                    last = SessionOutcome()
+                    last.take(notice)
                     return last
         raise AssertionError("the membership ended without a notice")
 
@@ -89,70 +91,56 @@ class Sessions:
         finally:
             self._runner = None
 
-    async def _between_sessions(self, short: int, seconds: float, outcome: SessionOutcome) -> SessionOutcome | None:
+    async def _between_sessions(self, short: int, seconds: float, last: SessionOutcome) -> SessionOutcome:
         """Wait after several short sessions, and while no topic is subscribed to.
 
         Args:
             short: Number of short sessions in a row.
             seconds: Duration of the last session.
-            outcome: Outcome of the last session. Its `next` is updated.
+            last: Outcome of the last session.
 
         Returns:
-            The outcome of the membership if it has ended meanwhile, or None.
+            The outcome of the wait. Its `next` is the assignment of the next session.
         """
+        outcome = SessionOutcome(next=last.next)
         if short > 1 and self._member.wanted is not None:
             # A handler that returns at once, again and again, must not cause a rebalance storm.
             delay = self._runtime.backoff.delay(short - 1)
-            self._runtime.observer(Retrying("session", short, seconds, delay, outcome.reason, kind="session"))
-            if (last := await self._pause(delay, outcome)) is not None:
-                return last
-        if self._member.wanted is None:
-            outcome.next = None
-            return await self._without_subscription(outcome.reason)
-        return None
+            self._runtime.observer(Retrying("session", short, seconds, delay, last.reason, kind="session"))
+            await self._pause(delay, outcome)
+        if self._member.wanted is None and not outcome.is_final:
+            return await self._without_subscription(last.reason)
+        return outcome
 
-    async def _without_subscription(self, reason: str) -> SessionOutcome | None:
-        """Leave the group, and wait for a new subscription. Return the outcome if the membership ends meanwhile."""
-        member = self._member
+    async def _without_subscription(self, reason: str) -> SessionOutcome:
+        """Leave the group, and wait for a new subscription, or for the end of the membership."""
+        member, outcome = self._member, SessionOutcome()
         member.post(LeaveWanted(reason))
         # The same limit for the coordinator's response as when the group is closed.
         with trio.move_on_after(self._config.close_timeout) as waiting:
             async for notice in member.notices:
-                if isinstance(notice, Left):
+                outcome.take(notice)
+                if outcome.is_final or isinstance(notice, Left):
                     break
-                if (last := self._final_outcome(notice)) is not None:
-                    return last
         if waiting.cancelled_caught:
             self._runtime.observer(LeaveFailed(self._runtime.group, _UNANSWERED))
-        while member.wanted is None:
-            if (last := self._final_outcome(await member.notices.receive())) is not None:
-                return last
-        return None
+        while member.wanted is None and not outcome.is_final:
+            outcome.take(await member.notices.receive())
+        outcome.next = None  # an assignment of a generation that the member has left
+        return outcome
 
-    async def _pause(self, seconds: float, outcome: SessionOutcome) -> SessionOutcome | None:
-        """Wait until `seconds` have passed, the group rebalances, or the subscription is dropped.
+    async def _pause(self, seconds: float, outcome: SessionOutcome) -> None:
+        """Wait until `seconds` have passed, the group rebalances or ends, or the subscription is dropped.
 
-        A new assignment, or the loss of the membership, updates `outcome.next`.
-
-        Returns:
-            The outcome if the group was closed or has failed, or None.
+        The outcome takes all notices.
         """
         member = self._member
         with trio.move_on_after(seconds):
             async for notice in member.notices:
-                match notice:
-                    case NewAssignment():
-                        outcome.next = notice
-                    case MembershipLost():
-                        outcome.next = None
-                    case PrepareRebalance():
-                        outcome.next = None
-                        return None
-                    case SubscriptionChanged() if member.wanted is None:
-                        return None
-                    case _ if (last := self._final_outcome(notice)) is not None:
-                        return last
-        return None
+                outcome.take(notice)
+                is_dropped = isinstance(notice, SubscriptionChanged) and member.wanted is None
+                if outcome.is_final or is_dropped or isinstance(notice, PrepareRebalance):
+                    break
 
     async def leave(self, reason: str) -> None:
         """Leave the group, and wait for the coordinator's response as long as the caller's scope allows."""
@@ -174,12 +162,3 @@ class Sessions:
             self._runtime.observer(LeaveFailed(self._runtime.group, cause))
             raise
         self._runtime.observer(LeaveFailed(self._runtime.group, cause))
-
-    def _final_outcome(self, notice: Notice) -> SessionOutcome | None:
-        """Return the outcome if `notice` ends the membership outside of a session."""
-        match notice:
-            case CloseWanted(reason=reason):
-                return SessionOutcome(reason=reason, closing=True)
-            case Fail(error=error):
-                return SessionOutcome(reason=str(error), fatal=error)
-        return None

@@ -30,7 +30,7 @@ from sarameya.group.handler_methods import check_handler
 from sarameya.group.membership.notices import NewAssignment
 from sarameya.group.offsets.offset_manager import OffsetManager
 from sarameya.group.services import HandlerServices
-from sarameya.group.session_machine.messages import SessionOutcome
+from sarameya.group.session_machine.outcome import SessionOutcome
 from sarameya.group.session_machine.runner import SessionRunner
 from sarameya.group.source import Source
 from sarameya.model import CommittedOffset, Generation, Headers, TopicPartition
@@ -262,10 +262,7 @@ class ClaimFeed:
                 outcome = await self._session(member, handler, generation, observer)
         finally:
             self._member = self._fetcher = None
-        if outcome.fatal is not None and not outcome.failures:
-            raise outcome.fatal
-        if outcome.failures:
-            raise ExceptionGroup(outcome.text(self.group), outcome.all_failures)
+        outcome.raise_failures(self.group)
 
     async def _session(
         self, member: FeedMember, handler: ConsumerGroupHandler, generation: Generation, observer: Observer

@@ -65,7 +65,6 @@ from sarameya.group.session_machine.messages import (
     Post,
     ReaderFailed,
     ReaderReturned,
-    SessionOutcome,
     ShutdownCutOff,
     StartPartitions,
     StopReaders,
@@ -75,6 +74,7 @@ from sarameya.group.session_machine.messages import (
     TasksStuck,
     UpdateSession,
 )
+from sarameya.group.session_machine.outcome import SessionOutcome
 from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, SessionInput, SessionState
 from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
@@ -155,7 +155,7 @@ class SessionMachine:
     def receive(self, event: Event, now: float) -> list[Command]:
         """Handle an event. Return the commands to execute, in order. `job` may change."""
         if self.state is SessionState.ENDED:
-            self._handle_late(event)
+            self.outcome.take(event)
         else:
             self._handle(event, now)
             self._advance(now)
@@ -204,10 +204,10 @@ class SessionMachine:
                 self._assignment = None
                 self._end(reason, now, lost=True)
             case Fail(error=error):
-                self.outcome.fatal = error
+                self.outcome.take(event)
                 self._end(str(error), now, lost=True)
             case CloseWanted(reason=reason):
-                self.outcome.closing = True
+                self.outcome.take(event)
                 self._close(reason, now)
             case EndWanted(reason=reason) | ReaderReturned(reason=reason):
                 self._end(reason, now)
@@ -226,18 +226,6 @@ class SessionMachine:
                 self._cut_off()
             case OffsetsFetched() | OffsetsFailed() | Drained() | CallEnded() | CommitEnded():
                 self._job_ended(event, now)
-
-    def _handle_late(self, event: Event) -> None:
-        """Add to the outcome a notice that was received when the session had just ended. Nobody receives it again."""
-        match event:
-            case NewAssignment():
-                self.outcome.next = event
-            case PrepareRebalance() | MembershipLost():
-                self.outcome.next = None
-            case Fail(error=error):
-                self.outcome.fatal = error
-            case CloseWanted():
-                self.outcome.closing = True
 
     def _take_assignment(self, new: NewAssignment) -> None:
         """Keep the newest assignment. It ends the rebalance before it."""

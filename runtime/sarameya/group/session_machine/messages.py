@@ -7,10 +7,8 @@ millisecond to create.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-import attrs
 import msgspec
 
 from sarameya.errors import SarameyaError
@@ -235,40 +233,3 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 Job = FetchOffsets | CallHandler | Drain | Commit
-
-
-# -- the outcome --------------------------------------------------------------------------------------
-
-
-@attrs.define(slots=True)
-class SessionOutcome:
-    """The outcome of a session.
-
-    Attributes:
-        reason: The first reason for the end.
-        deadline: The time by which the member must have rejoined or left; `math.inf` if no session was running.
-        failures: Exceptions of the handler, and errors of calls that missed the deadline.
-        lost: The membership is over; no mark can be committed any more.
-        closing: The group is being closed.
-        rebalanced: A rebalance was the first reason for the end.
-        fatal: The error that ended the membership.
-        next: An assignment that arrived while the session ended: the next session starts with it.
-    """
-
-    reason: str = ""
-    deadline: float = math.inf
-    failures: list[Exception] = attrs.field(factory=list)
-    lost: bool = False
-    closing: bool = False
-    rebalanced: bool = False
-    fatal: Exception | None = None
-    next: NewAssignment | None = None
-
-    @property
-    def all_failures(self) -> list[Exception]:
-        """The error that ended the membership, if there is one, followed by the other failures."""
-        return [self.fatal, *self.failures] if self.fatal is not None else self.failures
-
-    def text(self, group: str) -> str:
-        """Return the message for the exception group of the failures."""
-        return f"group {group!r}: {self.reason}"

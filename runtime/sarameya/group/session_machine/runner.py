@@ -48,7 +48,6 @@ from sarameya.group.session_machine.messages import (
     OffsetsFailed,
     OffsetsFetched,
     Post,
-    SessionOutcome,
     ShutdownCutOff,
     StartPartitions,
     StopReaders,
@@ -58,6 +57,7 @@ from sarameya.group.session_machine.messages import (
     TasksStuck,
     UpdateSession,
 )
+from sarameya.group.session_machine.outcome import SessionOutcome
 from sarameya.group.session_machine.overdue import OverdueHandlers
 from sarameya.group.session_machine.partition_start import PartitionStarter, StartBatch
 from sarameya.group.session_machine.readers import ClaimReaders, Readers, run_guarded
