@@ -305,6 +305,7 @@ class SessionWalk:
                 assert self.notified >= set(partitions), "their assignment was never reported"
                 assert not set(partitions) & (self.reading.keys() | self.starting), "still read"
                 assert (name == "partitions_lost") == (machine.outcome.lost and machine.is_ending)
+                assert job.shielded != machine.is_ending, "the runner shields all calls once the session is ending"
                 self.notified -= set(partitions)
             case CallHandler(name="cleanup"):
                 assert "setup" in self.calls

@@ -278,6 +278,18 @@ class OffsetManager:
         self._wanted.set()
         await self._round.wait(None if partitions is None else frozenset(partitions))
 
+    async def commit_last(self) -> None:
+        """Commit all marks before partitions are released; without autocommit, only those in recreated topics.
+
+        A failure is only reported to observers: the partition's next owner reads the messages again.
+        """
+        partitions = None if self._config.autocommit else self.ledger.recreated
+        if partitions is None or partitions:
+            try:
+                await self.commit(partitions)
+            except SarameyaError as error:
+                self._observer(CommitFailed(self.group, str(error)))
+
     def position_moved(self, move: Move) -> None:
         """Move the mark to a new position: the old position was reset, since the log did not have it.
 

@@ -351,7 +351,7 @@ class SessionMachine:
         if known := self.revoking & self._notified:
             self._notified -= known
             self._move(SessionInput.CALL_DUE)
-            self.job = CallHandler("partitions_revoked", tuple(sorted(known)))
+            self.job = CallHandler("partitions_revoked", tuple(sorted(known)), shielded=True)
         else:
             self._revoked(now)
 

@@ -214,10 +214,17 @@ class FetchOffsets(msgspec.Struct, frozen=True):
 
 
 class CallHandler(msgspec.Struct, frozen=True):
-    """Call this method of the handler. `partitions` is its argument, if it has one."""
+    """Call this method of the handler.
+
+    Attributes:
+        name: Name of the method.
+        partitions: Its argument, if it has one.
+        shielded: A cancellation of `consume()` shall only shorten the time of the call, not cancel it.
+    """
 
     name: str
     partitions: tuple[TopicPartition, ...] = ()
+    shielded: bool = False
 
 
 class Drain(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 """The trio shell around the session's state machine: executes its commands, runs its jobs, keeps its deadline.
 
-Every part of the session reports to `post`, which passes the event to the machine at once. One task runs the machine's
-jobs, one after the other. The runner decides nothing; see "What happens in a session?" in ARCHITECTURE.md.
+Owners call their parts, with one exception: all parts of the session report events by one typed function, `post`, which
+passes them to the machine at once. One task runs the machine's jobs, one after the other. The runner decides nothing;
+see "What happens in a session?" in ARCHITECTURE.md.
 
 There are two nurseries. A cancellation of `consume()` cancels the handler's tasks. The services of the session
 (fetcher, commits, notices of the member, the deadline) are shielded, and run until the last commit is done.
@@ -64,7 +65,7 @@ from sarameya.group.session_machine.readers import ClaimReaders, Readers, run_gu
 from sarameya.group.session_machine.stream_readers import StreamReaders
 from sarameya.group.source import OpenSource, SessionMember, SessionRuntime
 from sarameya.model import by_topic
-from sarameya.observe import CommitFailed, TaskStuck
+from sarameya.observe import TaskStuck
 from sarameya.protocol.membership.messages import Left
 from sarameya.status import PartitionStatus
 
@@ -104,7 +105,7 @@ class SessionLimits:
         """Return the scope of a call that releases revoked partitions: a commit, or `cleanup`, has to follow.
 
         Args:
-            shield: True if a cancellation of `consume()` shall only shorten the time of the call, not cancel it.
+            shield: See `CallHandler.shielded`.
         """
         deadline = step_deadline(self._deadline.at, trio.current_time())
         self._release = trio.CancelScope(deadline=deadline, shield=shield)
@@ -359,27 +360,14 @@ class SessionRunner:
                 await self._readers.drained(partitions)
                 return Drained(not_started)
             case Commit(is_last=True):
-                await self._commit_marked()
+                await self._offsets.commit_last()
                 return CommitEnded()
             case Commit():
                 with self._limits.commit_scope() as scope:
-                    await self._commit_marked()
+                    await self._offsets.commit_last()
                 return CommitEnded(in_time=not scope.cancelled_caught)
             case CallHandler():
                 return await self._call_handler(job)
-
-    async def _commit_marked(self) -> None:
-        """Commit all marks. Without autocommit, commit only those in topics that were deleted and created again.
-
-        A failure is only reported: the partition's next owner reads the messages again.
-        """
-        partitions = None if self._runtime.config.autocommit else self._offsets.ledger.recreated
-        if partitions is not None and not partitions:
-            return
-        try:
-            await self._offsets.commit(partitions)
-        except SarameyaError as error:
-            self._runtime.observer(CommitFailed(self._runtime.group, str(error)))
 
     async def _call_handler(self, job: CallHandler) -> CallEnded:
         handler, session, limits = self._handler, self._session, self._limits
@@ -391,10 +379,10 @@ class SessionRunner:
                 call, scope = awaited(handler.partitions_assigned, session, partitions), limits.grace_scope()
             case "partitions_revoked":
                 call = awaited(handler.partitions_revoked, session, partitions)
-                scope = limits.release_scope(shield=not self._machine.is_ending)
+                scope = limits.release_scope(shield=job.shielded)
             case "partitions_lost":
                 call = awaited(handler.partitions_lost, session, partitions)
-                scope = limits.release_scope(shield=False)
+                scope = limits.release_scope(shield=job.shielded)
             case _:
                 call, scope = awaited(handler.cleanup, session), trio.CancelScope()
         await self._call(job.name, call, scope)
