@@ -22,7 +22,7 @@ from sarameya.group.stream import Stream
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, Observer
 
-Report = Callable[[ReaderFailed | ReaderReturned], None]
+OnReaderEnd = Callable[[ReaderFailed | ReaderReturned], None]
 """Called when a reader has failed, or has returned without being stopped."""
 Feed = TypeVar("Feed", Claim, Stream)
 
@@ -59,8 +59,8 @@ class _ReadClaim:
 class Readers(ABC):
     """The readers of one session, and the claims that they read."""
 
-    def __init__(self, report: Report, observer: Observer, pauses: Pauses) -> None:
-        self._report = report
+    def __init__(self, on_end: OnReaderEnd, observer: Observer, pauses: Pauses) -> None:
+        self._on_end = on_end
         self._observer = observer
         self._pauses = pauses
         self._read: dict[TopicPartition, _ReadClaim] = {}
@@ -138,9 +138,9 @@ class ClaimReaders(Readers):
     """A task for each claim."""
 
     def __init__(
-        self, consume: Callable[[Claim], Awaitable[None]], report: Report, observer: Observer, pauses: Pauses
+        self, consume: Callable[[Claim], Awaitable[None]], on_end: OnReaderEnd, observer: Observer, pauses: Pauses
     ) -> None:
-        super().__init__(report, observer, pauses)
+        super().__init__(on_end, observer, pauses)
         self._consume = consume
 
     def holder(self, claim: Claim) -> Claim:
@@ -168,7 +168,7 @@ class ClaimReaders(Readers):
                 if reader.scope.cancelled_caught:
                     self._observer(ClaimCancelled(claim.topic_partition, trio.current_time() - reader.stopped_at))
                 elif not claim.has_ended:
-                    self._report(ReaderReturned(f"{_name(claim)} returned"))
+                    self._on_end(ReaderReturned(f"{_name(claim)} returned"))
         finally:
             claim._slice.release_messages()
             self._ended(claim)
@@ -176,7 +176,7 @@ class ClaimReaders(Readers):
     def _failed(self, claim: Claim, error: Exception) -> None:
         failed = claim.report.failed_offset
         offset = claim.position if failed is None else failed
-        self._report(ReaderFailed(_name(claim), claim.topic_partition, offset, error))
+        self._on_end(ReaderFailed(_name(claim), claim.topic_partition, offset, error))
 
 
 def _name(claim: Claim) -> str:

@@ -12,7 +12,7 @@ from sarameya.group.claim import Claim
 from sarameya.group.delivery.pauses import Pauses
 from sarameya.group.delivery.time_slices import HandlerTime
 from sarameya.group.session_machine.messages import ReaderFailed, ReaderReturned
-from sarameya.group.session_machine.readers import Readers, ReaderTask, Report, in_slice, run_guarded
+from sarameya.group.session_machine.readers import OnReaderEnd, Readers, ReaderTask, in_slice, run_guarded
 from sarameya.group.stream import Stream
 from sarameya.model import TopicPartition
 from sarameya.observe import ClaimCancelled, Observer
@@ -29,12 +29,12 @@ class StreamReaders(Readers):
         self,
         consume: Callable[[Stream], Awaitable[None]],
         count: int,
-        report: Report,
+        on_end: OnReaderEnd,
         observer: Observer,
         pauses: Pauses,
         handler_time: HandlerTime,
     ) -> None:
-        super().__init__(report, observer, pauses)
+        super().__init__(on_end, observer, pauses)
         self._consume = consume
         self._streams = {Stream(index, self._on_dropped, handler_time): ReaderTask() for index in range(count)}
         self._stream_of: dict[TopicPartition, Stream] = {}
@@ -101,7 +101,7 @@ class StreamReaders(Readers):
                 if reader.scope.cancelled_caught:
                     self._report_cancelled(stream, reader)
                 elif not self._is_ending:
-                    self._report(ReaderReturned(f"{stream} returned"))
+                    self._on_end(ReaderReturned(f"{stream} returned"))
         finally:
             reader.task = None
             stream._slice.release_messages()
@@ -112,7 +112,7 @@ class StreamReaders(Readers):
         error.add_note(f"in {stream}")
         held = stream._held
         partition, position = (None, -1) if held is None else (held.topic_partition, held.position)
-        self._report(ReaderFailed(str(stream), partition, position, error))
+        self._on_end(ReaderFailed(str(stream), partition, position, error))
 
     def _report_cancelled(self, stream: Stream, reader: ReaderTask) -> None:
         grace = trio.current_time() - reader.stopped_at
@@ -120,7 +120,7 @@ class StreamReaders(Readers):
             self._observer(ClaimCancelled(partition, grace))
         if not self._is_ending:
             reason = f"{stream} was cancelled: it did not request the next message after a partition was revoked"
-            self._report(ReaderReturned(reason))
+            self._on_end(ReaderReturned(reason))
 
     def _on_dropped(self, claim: Claim) -> None:
         """Remove a claim whose messages are processed. Without other stopped claims, lift its stream's time limit."""
