@@ -24,9 +24,16 @@ from sarameya.group.session_machine.messages import (
     StartPartitions,
     StopReaders,
 )
-from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, SessionInput, SessionState
+from sarameya.group.session_machine.transitions import (
+    SHUTTING_DOWN,
+    TRANSITIONS,
+    SessionInput,
+    SessionState,
+    next_state,
+)
 from sarameya.model import by_topic
 from sarameya.protocol.membership.messages import Fail, JoinWanted, MembershipLost, PrepareRebalance
+from sarameya.protocol.membership.states import IllegalTransitionError
 from tests.model.session import SessionWalk
 
 SOAK = int(os.environ.get("SARAMEYA_SOAK", "1"))
@@ -96,6 +103,11 @@ def test_every_state_but_the_last_can_be_left() -> None:
     for state, row in TRANSITIONS.items():
         assert bool(row) == (state is not SessionState.ENDED)
         assert state in SHUTTING_DOWN or row[SessionInput.END] is SessionState.ENDING
+
+
+def test_impossible_input_is_named_with_its_state() -> None:
+    with pytest.raises(IllegalTransitionError, match="ADDED in ENDED"):
+        next_state(SessionState.ENDED, SessionInput.ADDED)
 
 
 # -- mutants --------------------------------------------------------------------------------------------
@@ -243,5 +255,5 @@ def test_walks_find_the_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> No
         monkeypatch.setattr(SessionMachine, *MUTANTS[fault])
     else:
         monkeypatch.setattr(RevocationDeadline, *DEADLINE_MUTANTS[fault])
-    with pytest.raises((AssertionError, KeyError)):  # KeyError: the table has no such row
+    with pytest.raises((AssertionError, IllegalTransitionError)):
         walk_many()

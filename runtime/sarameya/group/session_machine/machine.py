@@ -75,7 +75,7 @@ from sarameya.group.session_machine.messages import (
     UpdateSession,
 )
 from sarameya.group.session_machine.outcome import SessionOutcome
-from sarameya.group.session_machine.transitions import SHUTTING_DOWN, TRANSITIONS, SessionInput, SessionState
+from sarameya.group.session_machine.transitions import SHUTTING_DOWN, SessionInput, SessionState, next_state
 from sarameya.model import Generation, TopicPartition, by_topic, topic_partitions
 from sarameya.observe import (
     CallCancelled,
@@ -186,7 +186,7 @@ class SessionMachine:
         return commands
 
     def _move(self, by: SessionInput) -> None:
-        self.state = TRANSITIONS[self.state][by]
+        self.state = next_state(self.state, by)
 
     # -- events ---------------------------------------------------------------------------------------
 

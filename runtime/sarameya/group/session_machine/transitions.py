@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from sarameya.protocol.membership.states import IllegalTransitionError
+
 
 class SessionState(Enum):
     """The job of a session. Partitions that have started are read meanwhile."""
@@ -105,3 +107,11 @@ SHUTTING_DOWN = frozenset(
     {SessionState.ENDING, SessionState.RELEASING, SessionState.CLEANING_UP, SessionState.CLOSING, SessionState.ENDED}
 )
 """The states of a session that ends."""
+
+
+def next_state(state: SessionState, by: SessionInput) -> SessionState:
+    """Return the next state. Raises IllegalTransitionError if the table has none."""
+    try:
+        return TRANSITIONS[state][by]
+    except KeyError:
+        raise IllegalTransitionError(f"{by.name} in {state.name}") from None
