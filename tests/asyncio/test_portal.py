@@ -242,14 +242,13 @@ def test_call_that_returns_while_its_object_fails_raises() -> None:
 
 def test_calls_end_even_if_trio_itself_fails() -> None:
     async def main() -> None:
-        def crash() -> None:
+        async def crash() -> None:
             raise OSError("crash")
 
         portal = Portal("portal", nothing(), "it is closed")
         await portal.open()
         waiting = asyncio.create_task(portal.call(trio.sleep_forever))
-        await portal.call_sync(lambda: None)
-        portal.put_to_trio(crash)
+        await portal.call_sync(lambda: trio.lowlevel.spawn_system_task(crash))
         with pytest.raises(RuntimeError, match="portal has failed: TrioInternalError"):
             await waiting
         with pytest.raises(trio.TrioInternalError):

@@ -264,14 +264,6 @@ class Portal:
         finally:
             self._callbacks.discard(call)
 
-    def put_to_asyncio(self, function: Callable[[], object]) -> None:
-        """Run a function in asyncio's thread."""
-        self._to_asyncio.put(function)
-
-    def put_to_trio(self, function: Callable[[], object]) -> None:
-        """Run a function in trio's thread. It must not raise. Called by tasks that trio waits for."""
-        self._to_trio.put(function)
-
     def _wake_asyncio(self, function: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_POLLS = 20
 _POLL_SECONDS = 0.1
 
 
@@ -83,10 +84,10 @@ def table_facts(spark: SparkSession, audit: Audit, heads: Sequence[ChainFacts], 
         return attrs.evolve(facts, unlisted=str(error))
 
 
-def lasting_unpublished(spark: SparkSession, table: Table, polls: int = 20) -> list[Unpublished]:
+def lasting_unpublished(spark: SparkSession, table: Table) -> list[Unpublished]:
     """Return files that stay unpublished for two seconds: a live process publishes at once."""
     found = list(table.unpublished(spark))
-    for _ in range(polls):
+    for _ in range(_POLLS):
         if not found:
             break
         time.sleep(_POLL_SECONDS)

@@ -119,20 +119,12 @@ def require_utc(spark: SparkSession, frame: DataFrame, columns: Sequence[str]) -
             )
 
 
-def count_partitions(frame: DataFrame, columns: Sequence[str], limit: int) -> int:
-    """Count the different combinations of values of these columns, up to `limit` + 1.
-
-    Runs a Spark job that computes only these columns.
-    """
-    return len(_partitions(frame, columns, limit))
-
-
 def require_few_partitions(
     frame: DataFrame, columns: Sequence[str], limit: int, rules: Collection[Requirement] = ()
 ) -> None:
-    """Raise TooManyPartitionsError for more than `limit` partitions, counted as `count_partitions` does.
+    """Raise TooManyPartitionsError if these columns have more than `limit` combinations of values.
 
-    Spark raises an error if a value violates one of the `rules`.
+    Runs a Spark job that computes only these columns. Spark raises an error if a value violates one of the `rules`.
     """
     found = _partitions(frame, columns, limit, rules)
     if len(found) > limit:

@@ -50,12 +50,10 @@ class TimestampedOffset(NamedTuple):
 
 @attrs.frozen(slots=True)
 class LogAppendInfo:
-    """Offsets of an appended batch."""
+    """Offsets of an appended batch. A duplicate has those of its first append."""
 
     base_offset: int
     last_offset: int
-    duplicate: bool = False
-    """True if the batch was appended before; the offsets are those of the first append."""
 
 
 class PartitionLog:
@@ -117,7 +115,7 @@ class PartitionLog:
         first_offset = self._producers.check(raw)
         count = raw.last_offset - raw.base_offset + 1
         if first_offset is not None:
-            return LogAppendInfo(first_offset, first_offset + count - 1, duplicate=True)
+            return LogAppendInfo(first_offset, first_offset + count - 1)
         appended = self._append(batch, count)
         self._producers.record(raw, appended.base_offset)
         if raw.is_transactional:

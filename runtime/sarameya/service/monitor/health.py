@@ -69,10 +69,6 @@ class Health:
     def is_ready(self) -> bool:
         return not self.not_ready
 
-    @property
-    def is_alive(self) -> bool:
-        return not self.not_alive
-
 
 def health(
     members: Sequence[WorkerStatus], progress: ProgressTracker, now: float, *, stall_after: float, stopping: str = ""

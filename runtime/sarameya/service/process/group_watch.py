@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 
 import attrs
@@ -31,7 +31,6 @@ POLL_INTERVAL = 1.0
 """Seconds between two requests for the group's offsets."""
 
 Offsets = Mapping[TopicPartition, int]
-Show = Callable[[int | None], AbstractContextManager[Display]]
 
 
 def watch_group(title: str, *, until_end: bool = False, quiet: bool = False, as_lines: bool = False) -> Watch:

@@ -41,7 +41,7 @@ def problems(values: Sequence[bytes | None], *, with_message: bool) -> list[tupl
 def test_schema_ids_are_found_across_chunks(chunks: int) -> None:
     values = [SEVEN + b"a", None, SEVEN, b"\x00\x7f\xff\xff\xff", None, SEVEN + b"b", None]
     found = survey_column(values, with_message=False, chunks=chunks)
-    assert found.schema_ids == {7, 2**31 - 1}
+    assert {prefix.schema_id for prefix in found.prefixes.values()} == {7, 2**31 - 1}
     assert not found.problems
     assert found.codes.to_pylist() == [SEVEN, None, SEVEN, b"\x00\x7f\xff\xff\xff", None, SEVEN, None]
 
@@ -49,7 +49,7 @@ def test_schema_ids_are_found_across_chunks(chunks: int) -> None:
 @pytest.mark.parametrize("values", [[], [None, None]])
 def test_column_without_records_has_no_ids(values: list[Any]) -> None:
     found = survey_column(values, with_message=True)
-    assert (found.schema_ids, found.problems, found.rows_of({b"": "x"})) == (set(), {}, [])
+    assert (found.prefixes, found.problems, found.rows_of({b"": "x"})) == ({}, {}, [])
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,6 @@ class PrefixSurvey:
     prefixes: Mapping[bytes, Prefix]
     problems: Mapping[bytes, str]
 
-    @property
-    def schema_ids(self) -> set[int]:
-        return {prefix.schema_id for prefix in self.prefixes.values()}
-
     def rows_of(self, problems: Mapping[bytes, str]) -> list[tuple[int, str]]:
         """Return the index and the problem of each row whose prefix has one of these problems."""
         import pyarrow as pa
