@@ -14,7 +14,6 @@ from sarameya.service import (
     Variable,
     add_client_arguments,
     add_run_arguments,
-    argument,
     as_app_file,
     client_given,
     epilog,
@@ -134,10 +133,10 @@ def _given(args: argparse.Namespace) -> Iterator[Variable]:
         ("--http", "service.http", args.http),
         ("--log-format", "service.log_format", args.log_format),
     ]
-    yield argument("land", "handler.name", "spark")
+    yield Variable("land", "handler.name", "spark")
     yield from client_given(args)
     for name, key, value in keys:
         if value is not None:
-            yield argument(name, key, value)
+            yield Variable(name, key, value)
     for option, value in args.settings:
-        yield argument("--set", f"handler.options.{option}", value)
+        yield Variable("--set", f"handler.options.{option}", value)

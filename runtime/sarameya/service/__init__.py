@@ -11,7 +11,7 @@ from sarameya.exports import lazy_names
 
 if TYPE_CHECKING:
     from sarameya.service.app.app_file import App, HandlerSection, Loaded, ServiceSection, load_app
-    from sarameya.service.app.argument_app import argument, load_arguments
+    from sarameya.service.app.argument_app import load_arguments
     from sarameya.service.app.cluster_arguments import (
         Cluster,
         add_client_arguments,
@@ -36,7 +36,7 @@ else:
         __name__,
         {
             ".app.app_file": "App HandlerSection Loaded ServiceSection load_app",
-            ".app.argument_app": "argument load_arguments",
+            ".app.argument_app": "load_arguments",
             ".app.cluster_arguments": (
                 "Cluster add_client_arguments add_cluster_arguments client_given cluster name_and_value names_cluster"
             ),
@@ -68,7 +68,6 @@ __all__ = [
     "add_client_arguments",
     "add_cluster_arguments",
     "add_run_arguments",
-    "argument",
     "as_app_file",
     "client_given",
     "cluster",

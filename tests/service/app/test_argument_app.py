@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from sarameya.service.app.app_file import App, AppFileError
-from sarameya.service.app.argument_app import argument, load_arguments
+from sarameya.service.app.argument_app import load_arguments
+from sarameya.service.app.environment import Variable
 
 REMEDIES = {"bootstrap_servers": "give --bootstrap", "group": "give --group", "topics": "give --topic"}
 
 GIVEN = [
-    argument("land", "handler.name", "print"),
-    argument("--bootstrap", "bootstrap_servers", ["here:9092"]),
-    argument("--group", "group", "g"),
-    argument("--topic", "topics", ["orders"]),
+    Variable("land", "handler.name", "print"),
+    Variable("--bootstrap", "bootstrap_servers", ["here:9092"]),
+    Variable("--group", "group", "g"),
+    Variable("--topic", "topics", ["orders"]),
 ]
 
 
@@ -24,7 +25,7 @@ def app(*arguments: Any, environ: dict[str, str] | None = None, **defaults: Any)
 
 
 def test_arguments_give_an_app() -> None:
-    made = app(argument("-o", "config.client_id", "ops"), argument("--set", "handler.options.max.rows", 5))
+    made = app(Variable("-o", "config.client_id", "ops"), Variable("--set", "handler.options.max.rows", 5))
     assert (made.bootstrap_servers, made.group, made.topics) == (("here:9092",), "g", ("orders",))
     assert made.config.client_id == "ops"
     assert made.handler.options == {"max": {"rows": 5}}
@@ -36,8 +37,8 @@ def test_arguments_precede_environment_properties_and_defaults(
     properties = tmp_path / "client.properties"
     properties.write_text("bootstrap.servers = there:1\nclient.id = theirs\nauto.offset.reset = latest\n")
     made = app(
-        argument("--properties", "properties", str(properties)),
-        argument("-o", "config.session_timeout", 11.0),
+        Variable("--properties", "properties", str(properties)),
+        Variable("-o", "config.session_timeout", 11.0),
         environ={"SARAMEYA_GROUP": "another", "SARAMEYA_CONFIG_SESSION_TIMEOUT": "22", "SARAMEYA_TOPICS_PATTERN": "x"},
         config__offset_initial="oldest",
         config__claim_grace=3.0,
@@ -50,7 +51,7 @@ def test_arguments_precede_environment_properties_and_defaults(
 
 def test_missing_value_is_reported_with_its_argument() -> None:
     with pytest.raises(AppFileError) as raised:
-        load_arguments("sarameya land", [argument("land", "handler.name", "print")], {}, REMEDIES, {})
+        load_arguments("sarameya land", [Variable("land", "handler.name", "print")], {}, REMEDIES, {})
     assert sorted(raised.value.problems) == [
         "sarameya land: bootstrap_servers is missing: give --bootstrap",
         "sarameya land: group is missing: give --group",
@@ -60,7 +61,7 @@ def test_missing_value_is_reported_with_its_argument() -> None:
 
 def test_mistake_is_reported_with_its_source() -> None:
     with pytest.raises(AppFileError) as raised:
-        app(argument("-o", "config.session_timeout", "long"), environ={"SARAMEYA_SERVICE_WORKERS": "0"})
+        app(Variable("-o", "config.session_timeout", "long"), environ={"SARAMEYA_SERVICE_WORKERS": "0"})
     assert raised.value.problems == (
         "sarameya land: config.session_timeout = 'long': must be a number above 0 and at most 2147483 (by -o)",
         "sarameya land: service.workers = 0: must be a whole number of at least 1 (by SARAMEYA_SERVICE_WORKERS)",

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarameya.service.app.app_file import load_app
-from sarameya.service.app.argument_app import argument, load_arguments
+from sarameya.service.app.argument_app import load_arguments
+from sarameya.service.app.environment import Variable
 from sarameya.service.app.toml_writer import as_app_file, toml
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -32,17 +33,17 @@ def test_written_toml_is_read_back_unchanged(table: dict[str, Any]) -> None:
 
 
 GIVEN = [
-    argument("land", "handler.name", "print"),
-    argument("--bootstrap", "bootstrap_servers", ["here:9092"]),
-    argument("--group", "group", "g"),
-    argument("--topic", "topics", ["orders"]),
-    argument("--set", "handler.options.spark.conf", {"spark.jars": 'a"b.jar'}),
+    Variable("land", "handler.name", "print"),
+    Variable("--bootstrap", "bootstrap_servers", ["here:9092"]),
+    Variable("--group", "group", "g"),
+    Variable("--topic", "topics", ["orders"]),
+    Variable("--set", "handler.options.spark.conf", {"spark.jars": 'a"b.jar'}),
 ]
 
 
 def test_written_file_gives_the_same_app_as_the_arguments(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("client.id = theirs\n")
-    arguments = [*GIVEN, argument("--properties", "properties", str(tmp_path / "client.properties"))]
+    arguments = [*GIVEN, Variable("--properties", "properties", str(tmp_path / "client.properties"))]
     loaded = load_arguments(
         "land", arguments, {"config.offset_initial": "oldest"}, {}, {"SARAMEYA_SERVICE_WORKERS": "3"}
     )
@@ -55,12 +56,12 @@ def test_written_file_gives_the_same_app_as_the_arguments(tmp_path: Path) -> Non
 def test_secrets_become_comments_but_references_are_kept() -> None:
     arguments = [
         *GIVEN,
-        argument("-o", "config.security_protocol", "SASL_SSL"),
-        argument("-o", "config.sasl_mechanism", "PLAIN"),
-        argument("-o", "config.sasl_username", "ann"),
-        argument("-o", "config.sasl_password", "env:HOME"),
-        argument("--set", "handler.options.registry.password", "hunter2"),
-        argument("--set", "handler.options.registry.url", "https://ann:hunter2@here"),
+        Variable("-o", "config.security_protocol", "SASL_SSL"),
+        Variable("-o", "config.sasl_mechanism", "PLAIN"),
+        Variable("-o", "config.sasl_username", "ann"),
+        Variable("-o", "config.sasl_password", "env:HOME"),
+        Variable("--set", "handler.options.registry.password", "hunter2"),
+        Variable("--set", "handler.options.registry.url", "https://ann:hunter2@here"),
     ]
     text = as_app_file(load_arguments("land", arguments, {}, {}, {"SARAMEYA_HANDLER_OPTIONS_TOKEN": "hunter2"}))
     assert "hunter2" not in text
@@ -75,8 +76,8 @@ def test_secrets_become_comments_but_references_are_kept() -> None:
 def test_key_under_a_secret_name_is_secret() -> None:
     arguments = [
         *GIVEN,
-        argument("--set", "handler.options.password", {"of_mine": "hunter2"}),
-        argument("--set", "handler.options.conf", {"spark.hadoop.fs.s3a.access": {"key": "hunter2"}}),
+        Variable("--set", "handler.options.password", {"of_mine": "hunter2"}),
+        Variable("--set", "handler.options.conf", {"spark.hadoop.fs.s3a.access": {"key": "hunter2"}}),
     ]
     text = as_app_file(load_arguments("land", arguments, {}, {}, {}))
     assert "hunter2" not in text
@@ -90,7 +91,7 @@ def test_properties_are_found_from_any_place_of_the_app_file(tmp_path: Path, mon
     (tmp_path / "client.properties").write_text("client.id = theirs\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    loaded = load_arguments("land", [*GIVEN, argument("--properties", "properties", "client.properties")], {}, {}, {})
+    loaded = load_arguments("land", [*GIVEN, Variable("--properties", "properties", "client.properties")], {}, {}, {})
     path = tmp_path / "elsewhere" / "app.toml"
     path.write_text(as_app_file(loaded))
     assert load_app(path, {}).config.client_id == "theirs"

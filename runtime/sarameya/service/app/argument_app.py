@@ -11,11 +11,6 @@ from sarameya.service.app.environment import Variable
 from sarameya.service.app.layers import put, stack_layers
 
 
-def argument(name: str, key: str, value: Any) -> Variable:
-    """Return the value that the argument called `name` gives to a key of an app file."""
-    return Variable(name, key, value)
-
-
 def load_arguments(
     command: str,
     arguments: Sequence[Variable],

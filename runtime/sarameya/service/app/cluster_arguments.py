@@ -25,7 +25,6 @@ from sarameya.service.app.app_file import (
     object_from_layers,
     read,
 )
-from sarameya.service.app.argument_app import argument
 from sarameya.service.app.environment import Environment, Problem, Variable, toml_or_text
 from sarameya.service.app.layers import Layers, stack_layers
 
@@ -109,11 +108,11 @@ def client_given(args: argparse.Namespace) -> Iterator[Variable]:
     """Yield the values that the arguments of `add_client_arguments` give to keys of an app file."""
     if args.properties:
         # Absolute: an argument's path is relative to the working directory, not to the app file.
-        yield argument("--properties", "properties", str(args.properties.absolute()))
+        yield Variable("--properties", "properties", str(args.properties.absolute()))
     if args.bootstrap_servers:
-        yield argument("--bootstrap", "bootstrap_servers", list(args.bootstrap_servers))
+        yield Variable("--bootstrap", "bootstrap_servers", list(args.bootstrap_servers))
     for option, value in args.options:
-        yield argument("-o", f"config.{option}", value)
+        yield Variable("-o", f"config.{option}", value)
 
 
 def names_cluster(args: argparse.Namespace) -> bool:
