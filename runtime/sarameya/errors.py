@@ -611,3 +611,10 @@ def kafka_error(
     """Return the typed error for a broker's code, with advice if there is any."""
     known = ErrorCode.of(code)
     return _CLASSES.get(known, fallback)(code, context, advice.get(known, ""))
+
+
+def unwrap_error(error: BaseException) -> BaseException:
+    """Return the error without groups of a single error: nurseries add them."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -5,6 +5,7 @@ Frozen data only, without behaviour. Field names are Kafka's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from types import GenericAlias
@@ -23,6 +24,9 @@ NO_GENERATION = -1
 
 NO_TIMESTAMP = -1
 """Timestamp of a message that has none (format v0)."""
+
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Characters and length of a topic's name."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

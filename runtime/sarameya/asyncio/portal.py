@@ -33,6 +33,7 @@ import trio
 
 from sarameya.asyncio.mailbox import Mailbox
 from sarameya.asyncio.stacks import stack_of
+from sarameya.errors import unwrap_error
 from sarameya.group.handler_methods import awaited
 from sarameya.group.monitoring.stacks import continued
 
@@ -195,7 +196,7 @@ class Portal:
     def _closed_error(self) -> RuntimeError:
         if self._failure is None:
             return RuntimeError(self._closed)
-        error = RuntimeError(f"{self._name} has failed: {_innermost(self._failure)!r}")
+        error = RuntimeError(f"{self._name} has failed: {unwrap_error(self._failure)!r}")
         error.__cause__ = self._failure
         return error
 
@@ -364,18 +365,12 @@ def _uncancelled(error: BaseException) -> BaseException | None:
         if rest is None:
             return None
         # An exception such as SystemExit ends programs by its type: the groups of nurseries would hide it.
-        error = rest if isinstance(rest, ExceptionGroup) else _innermost(rest)
+        error = rest if isinstance(rest, ExceptionGroup) else unwrap_error(rest)
     if isinstance(error, asyncio.CancelledError):  # raised in a thread: nobody has cancelled this call
         failure = RuntimeError(f"a handler has raised CancelledError: {_HOW_CANCELLED}")
         failure.__cause__ = error
         return failure
     return None if isinstance(error, trio.Cancelled) else error
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 class _CallBack(Generic[T]):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import attrs
 
 from sarameya.config.options import Config
-from sarameya.config.properties import values_of
+from sarameya.config.properties import listed, values_of
 from sarameya.config.properties_file import decode, parse_properties
 from sarameya.errors import PropertiesError
 
@@ -78,7 +78,7 @@ def _split(properties: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None, 
     """Split properties into servers, group, and all others."""
     servers = properties.get(_SERVERS) or ()
     options = {name: value for name, value in properties.items() if name not in (_SERVERS, _GROUP)}
-    return tuple(_listed(servers) if isinstance(servers, str) else servers), properties.get(_GROUP), options
+    return tuple(listed(servers) if isinstance(servers, str) else servers), properties.get(_GROUP), options
 
 
 def _read(path: str | Path, make: Callable[[Mapping[str, Any]], _Client]) -> _Client:
@@ -91,7 +91,3 @@ def _read(path: str | Path, make: Callable[[Mapping[str, Any]], _Client]) -> _Cl
     except ValueError as error:
         problems = (str(error),)
     raise PropertiesError(tuple(f"{path}: {problem}" for problem in problems))
-
-
-def _listed(text: str) -> list[str]:
-    return [server.strip() for server in text.split(",") if server.strip()]

@@ -7,7 +7,7 @@ on each property, even if it would change nothing here. Pure.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 import attrs
@@ -248,7 +248,7 @@ _ASSIGNORS = {
 
 def _strategies(text: str) -> tuple[str, ...]:
     """Convert a list of assignors: Java class names, or the names in the protocol and in librdkafka."""
-    names = tuple(_ASSIGNORS.get(name, name) for name in _listed(text))
+    names = tuple(_ASSIGNORS.get(name, name) for name in listed(text))
     for name in names:
         if name not in _ASSIGNORS.values():
             raise ValueError(
@@ -258,8 +258,9 @@ def _strategies(text: str) -> tuple[str, ...]:
     return names
 
 
-def _listed(text: str) -> Iterator[str]:
-    return (part.strip() for part in text.split(",") if part.strip())
+def listed(text: str) -> list[str]:
+    """Return the parts of a list with commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _text_or_none(text: str) -> str | None:

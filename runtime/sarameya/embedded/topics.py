@@ -7,7 +7,6 @@ This module decides legal topic names, the placement of replicas, and the effect
 from __future__ import annotations
 
 import random
-import re
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 
@@ -17,13 +16,11 @@ from sarameya.embedded.log.partition_log import DEFAULT_MAX_BATCH_SIZE, Partitio
 from sarameya.embedded.refusal import Refused
 from sarameya.embedded.replicas import ReplicaLag, Replicas
 from sarameya.error_codes import ErrorCode
-from sarameya.model import TopicPartition
+from sarameya.model import TOPIC_NAME, TopicPartition
 from sarameya.protocol.cluster.offsets_partition import OFFSETS_TOPIC
 
 MAX_PARTITIONS = 10_000
 """Maximum partitions of one topic; also Kafka's maximum in one request."""
-
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @attrs.define(slots=True, eq=False)
@@ -185,7 +182,7 @@ class TopicRegistry:
         Raises:
             Refused: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS or INVALID_PARTITIONS.
         """
-        if name in (".", "..") or not _LEGAL_NAME.fullmatch(name):
+        if name in (".", "..") or not TOPIC_NAME.fullmatch(name):
             raise Refused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"{name!r} is not a topic name: use 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from sarameya.errors import ConfigError, DecodeError
+from sarameya.model import TOPIC_NAME
 from sarameya.option_kinds import MOST_SECONDS, boolean, number, whole
 
 Ordering: TypeAlias = Literal["partition", "key", "none"]
@@ -15,8 +15,6 @@ Ordering: TypeAlias = Literal["partition", "key", "none"]
 
 Exceptions: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 """A class of exceptions, or a tuple of classes."""
-
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 ORDERINGS: tuple[Ordering, ...] = ("partition", "key", "none")
 
@@ -88,7 +86,7 @@ def _template(*allowed: str, required: tuple[str, ...] = ()) -> Any:
 
 def _named(template: str, **places: str) -> str:
     name = template.format(**places)
-    if not _TOPIC_NAME.fullmatch(name):
+    if not TOPIC_NAME.fullmatch(name):
         raise ConfigError(
             "topic", name, "is no name of a topic: it has 1 to 249 of the characters a-z A-Z 0-9 . _ -; set a template"
         )

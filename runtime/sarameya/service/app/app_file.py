@@ -23,6 +23,7 @@ from sarameya.config import Config
 from sarameya.config.mistakes import conflicts_of, mistakes
 from sarameya.config.properties import kafkas_option
 from sarameya.errors import ConfigError, SarameyaError
+from sarameya.model import TOPIC_NAME
 from sarameya.option_kinds import unknown_option
 from sarameya.secret import masked
 from sarameya.service.app.environment import Environment, Problem, Variable, variables
@@ -36,7 +37,6 @@ _Shape = TypeVar("_Shape")
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,@\[\]]+):([0-9]{1,5})")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class AppFileError(SarameyaError):
@@ -75,7 +75,7 @@ def _is_address(value: object) -> bool:
 
 
 def _is_topic(value: object) -> bool:
-    return isinstance(value, str) and _TOPIC.fullmatch(value) is not None
+    return isinstance(value, str) and TOPIC_NAME.fullmatch(value) is not None
 
 
 def _is_pattern(value: object) -> bool:

@@ -219,3 +219,10 @@ def name_and_value(text: str) -> tuple[str, Any]:
     if not (name and equals):
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE, for example client_id=ops")
     return name, toml_or_text(value)
+
+
+def positive(text: str) -> int:
+    """Parse a number of things, at least 1."""
+    if not text.isdecimal() or not 1 <= int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)

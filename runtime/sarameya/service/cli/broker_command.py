@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
 from contextlib import AsyncExitStack
 from functools import partial
 
 from sarameya.embedded import EmbeddedCluster
 from sarameya.embedded.topics import MAX_PARTITIONS
+from sarameya.model import TOPIC_NAME
 from sarameya.service.output.error_report import ExitCode
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.output.log_format import add_log_format_argument, configure_logging
 from sarameya.service.process import signals
 from sarameya.service.process.signals import Stop
 from sarameya.service.web.listen_error import listen_error
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +48,7 @@ def _port(text: str) -> int:
 
 def _topic(text: str) -> tuple[str, int]:
     name, _, partitions = text.rpartition(":")
-    if not _NAME.fullmatch(name) or not partitions.isdecimal() or not 1 <= int(partitions) <= MAX_PARTITIONS:
+    if not TOPIC_NAME.fullmatch(name) or not partitions.isdecimal() or not 1 <= int(partitions) <= MAX_PARTITIONS:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be NAME:PARTITIONS, for example orders:4, with 1 to {MAX_PARTITIONS} partitions"
         )

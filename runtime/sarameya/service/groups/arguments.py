@@ -81,10 +81,3 @@ def offset(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} must be an offset: a whole number of at least 0")
     return int(text)
-
-
-def positive(text: str) -> int:
-    """Parse a number of things, at least 1."""
-    if not text.isdecimal() or not 1 <= int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
-    return int(text)

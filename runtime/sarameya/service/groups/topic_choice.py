@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import attrs
 
 from sarameya.errors import kafka_error
-from sarameya.model import TopicPartition
+from sarameya.model import TOPIC_NAME, TopicPartition
 from sarameya.protocol.cluster.metadata import ClusterMetadata
 from sarameya.service.groups.checks import GroupChangeError
 from sarameya.service.output.text import counted
 
-_CHOICE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
+_CHOICE = re.compile(rf"(?P<topic>{TOPIC_NAME.pattern})(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
 _MAX_PARTITIONS = 200_000
 """More partitions than any topic has. A larger range is a mistake, and would fill the memory before it is reported."""
 

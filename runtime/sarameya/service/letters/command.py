@@ -13,13 +13,12 @@ import trio
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import timestamp_of
 from sarameya.option_kinds import check_group_id
-from sarameya.service.app.cluster_arguments import cluster
+from sarameya.service.app.cluster_arguments import cluster, positive
 from sarameya.service.groups.arguments import (
     add_execute_argument,
     add_shared_arguments,
     duration,
     moment,
-    positive,
     subcommand,
     topic_choice,
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from sarameya.errors import unwrap_error
 from sarameya.observe import Event, HandlerOverdue, Landed, LandingFailed, MembershipChanged, Retrying, event_level
 from sarameya.secret import masked_text
 from sarameya.service.output.error_report import leaves
@@ -144,13 +145,6 @@ def _facts(event: Landed | LandingFailed) -> RecentBatch:
         from_offset=event.from_offset,
         to_offset=event.to_offset,
     )
-
-
-def unwrap_error(error: BaseException) -> BaseException:
-    """Return the error without groups of a single error: nurseries add them."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 def tree_of(error: BaseException) -> ErrorTree:

@@ -16,6 +16,7 @@ from sarameya.group.consumer_group import ConsumerGroup
 from sarameya.group.handler import ConsumerGroupHandler
 from sarameya.observe import Observer, log_event
 from sarameya.service.app.app_file import App, AppFileError, listen_address
+from sarameya.service.app.cluster_arguments import positive
 from sarameya.service.app.handler_factory import build_handler
 from sarameya.service.app.layers import Layers
 from sarameya.service.monitor.local_members import LocalMembers
@@ -49,7 +50,7 @@ WatchInput = Callable[[Stop], Awaitable[None]]
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for running an app, and for the format of its log. `run_app` reads them."""
     parser.add_argument(
-        "--workers", type=_count, metavar="N", help="run N members, a process each (or see --in-process)"
+        "--workers", type=positive, metavar="N", help="run N members, a process each (or see --in-process)"
     )
     parser.add_argument("--in-process", action="store_true", help="run the members as tasks of this one process")
     parser.add_argument(
@@ -63,14 +64,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_log_format_argument(parser)
     # Set by the supervisor for a worker: its number, and the file descriptor for its status reports.
-    parser.add_argument("--worker", type=_count, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=positive, help=argparse.SUPPRESS)
     parser.add_argument("--tell", dest="report_fd", type=int, help=argparse.SUPPRESS)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
-    return int(text)
 
 
 def listen_argument(text: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin
-from sarameya.service.app.cluster_arguments import Cluster, cluster
-from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, positive, subcommand
+from sarameya.service.app.cluster_arguments import Cluster, cluster, positive
+from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
 from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.topics import results
