@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, TypeVar
 
 import attrs
 
 from sarameya.errors import ConfigError
 from sarameya.offset_policy import OffsetPolicy, parse_policy
 from sarameya.secret import HIDDEN, Secret, is_utf8
+
+_Kind = TypeVar("_Kind", bound=attrs.AttrsInstance)
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
@@ -37,15 +40,36 @@ def number(low: float, high: float, *, above: bool = False) -> Validator:
     return check
 
 
-def whole(low: int, high: int = _INT32) -> Validator:
-    """Validate a whole number from `low` to `high`."""
-    allowed = f"must be a whole number from {low} to {high}"
+def whole(low: int) -> Validator:
+    """Validate a whole number from `low` to the largest int32."""
+    allowed = f"must be a whole number from {low} to {_INT32}"
 
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _INT32:
             raise ConfigError(attribute.name, value, allowed)
 
     return check
+
+
+def check_count(name: str, value: object) -> None:
+    """Check that the option `name` is a whole number of at least 1.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(name, value, "must be a whole number of at least 1")
+
+
+def count(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a whole number of at least 1."""
+    check_count(attribute.name, value)
+
+
+def any_seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a duration in seconds that is sent to no broker, and so has no upper bound."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+        raise ConfigError(attribute.name, value, "must be a number of seconds above 0")
 
 
 def optional(check: Validator) -> Validator:
@@ -74,6 +98,12 @@ def text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, value, "must be a string")
     if not is_utf8(value):
         raise ConfigError(attribute.name, value, "must be text: it has bytes in it that are not UTF-8")
+
+
+def filled(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate a string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(attribute.name, value, "must be a non-empty string")
 
 
 def check_group_id(value: object) -> None:
@@ -221,6 +251,37 @@ def unknown_option(key: str, known: set[str], *, listed: str = "") -> str:
     elif not near:
         hints.append(f"allowed are {', '.join(sorted(known))}")
     return f"no such option; {' '.join(hints)}"
+
+
+def from_table(kind: type[_Kind], values: Any, prefix: str, unknown: Callable[[str, Any], str] | None = None) -> _Kind:
+    """Create an object of options from a table.
+
+    Args:
+        kind: Its attrs class.
+        values: The table.
+        prefix: Put before the names of options in errors.
+        unknown: Returns the error text for an unknown option and its value; by default as `unknown_option`.
+
+    Raises:
+        ConfigError: It is no table, or an option is unknown, missing or invalid.
+    """
+    fields = attrs.fields_dict(kind)
+    if not isinstance(values, Mapping):
+        raise ConfigError(prefix.rstrip("."), values, f"must be a table of {', '.join(fields)}")
+    for name, value in values.items():
+        if name not in fields:
+            # A password whose name is misspelt must not be shown either.
+            shown = value if all(field.repr for field in fields.values()) else "(hidden)"
+            raise ConfigError(
+                prefix + name, shown, unknown(name, value) if unknown else unknown_option(name, {*fields})
+            )
+    for name, field in fields.items():
+        if field.default is attrs.NOTHING and name not in values:
+            raise ConfigError(prefix + name, None, "is required")
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise ConfigError(prefix + error.option, error.value, error.allowed) from None
 
 
 IN_THE_REFERENCE = "`sarameya config docs` lists all options"

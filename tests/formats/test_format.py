@@ -28,7 +28,7 @@ def test_registry_can_be_given_as_a_url(url: Any) -> None:
         ("protobuf", {"registry": URL, "schema": "{}"}, "schema", "whose type has the schema"),
         ("avro", {}, "schema", "is required"),
         ("avro", {"schema": "{"}, "schema", "as JSON"),
-        ("avro", {"schema": ""}, "schema", "not empty"),
+        ("avro", {"schema": ""}, "schema", "non-empty"),
         ("json", {"schema": "{}"}, "schema", "without a registry"),
         ("avro", {"schema": '"long"', "subject": "s"}, "subject", "without a registry"),
         ("avro", {"schema": '"long"', "register": True}, "register", "without a registry"),

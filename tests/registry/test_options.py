@@ -19,7 +19,7 @@ def test_options_are_read_from_a_table() -> None:
     ("options", "named", "problem"),
     [
         ("http://a", "registry", "must be a table"),
-        ({}, "registry.url", "must be the registry's URL"),
+        ({}, "registry.url", "is required"),
         ({"url": []}, "registry.url", "must be the registry's URL"),
         ({"url": 5}, "registry.url", "must be the registry's URL"),
         ({"url": "a:8081"}, "registry.url", "begins with http"),

@@ -8,13 +8,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from sarameya import ConfigError
-from sarameya_handlers.options import check_known
+from sarameya.option_kinds import any_seconds, count, filled, from_table, one_of
 from sarameya_handlers.spark.session_settings import check_conf
 
 if TYPE_CHECKING:
@@ -25,26 +24,11 @@ if TYPE_CHECKING:
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 
 
-def _check_count(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if type(value) is not int or value < 1:
-        raise ConfigError(attribute.name, value, "must be a whole number of at least 1")
-
-
-def _check_seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if type(value) not in (int, float) or not 0 < value < inf:
-        raise ConfigError(attribute.name, value, "must be a number of seconds above 0")
-
-
-def _check_text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(attribute.name, value, "must be a non-empty string")
-
-
 _CONNECT_URL = re.compile(r"sc://[^/;?#\s]+(/(;[^;=\s]+=[^;=\s]*)*)?")
 
 
 def _check_master(validated: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    _check_text(validated, attribute, value)
+    filled(validated, attribute, value)
     if value.startswith("sc:") and not _CONNECT_URL.fullmatch(value):
         raise ConfigError(attribute.name, without_token(value), "must be sc://host:port, or sc://host:port/;token=...")
 
@@ -59,11 +43,6 @@ def _check_share(validated: Any, attribute: attrs.Attribute[Any], value: Any) ->
         raise ConfigError(attribute.name, value, "must be true or false")
     if value and validated.is_connect:
         raise ConfigError(attribute.name, value, "is not for a Spark Connect server, which all workers share anyway")
-
-
-def _check_log_level(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value not in LOG_LEVELS:
-        raise ConfigError(attribute.name, value, f"must be one of {', '.join(map(repr, LOG_LEVELS))}")
 
 
 def _check_conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -81,10 +60,10 @@ def _check_conf(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
 class Limits:
     """Limits of a batch. A partition's records are flushed when the first limit is reached."""
 
-    max_rows: int = attrs.field(default=250_000, validator=_check_count)
-    max_bytes: int = attrs.field(default=64 * 2**20, validator=_check_count)
+    max_rows: int = attrs.field(default=250_000, validator=count)
+    max_bytes: int = attrs.field(default=64 * 2**20, validator=count)
     """Bytes in memory, as Arrow columns. A larger record still lands, in a batch of its own."""
-    max_age: float = attrs.field(default=30.0, validator=_check_seconds)
+    max_age: float = attrs.field(default=30.0, validator=any_seconds)
     """Maximum seconds from a record's arrival to the start of its flush, even if no more records arrive."""
 
 
@@ -104,14 +83,14 @@ class SparkOptions:
 
     master: str = attrs.field(default="local[*]", validator=_check_master, repr=without_token)
     """Where jobs run, in Spark's notation, or `sc://host:port/;token=...` for a Spark Connect server."""
-    app_name: str = attrs.field(default="sarameya", validator=_check_text)
+    app_name: str = attrs.field(default="sarameya", validator=filled)
     conf: Mapping[str, str | int | float | bool] = attrs.field(factory=dict, validator=_check_conf)
     """Spark properties. They override the sink's defaults. With Spark Connect: properties that a session may set."""
-    log_level: str = attrs.field(default="OFF", validator=_check_log_level)
+    log_level: str = attrs.field(default="OFF", validator=one_of(*LOG_LEVELS))
     """Level of Spark's own log4j messages in the `sarameya.spark` logger. Off by default: errors that concern a sink
     are raised, in one line. Output of the JVM itself (no memory, a crash) is always logged. The log of a Spark Connect
     server is not available here."""
-    max_jobs: int = attrs.field(default=2, validator=_check_count)
+    max_jobs: int = attrs.field(default=2, validator=count)
     """Maximum number of concurrent flushes, over all partitions. Each has its own session."""
 
     share: bool | None = attrs.field(default=None, validator=_check_share)
@@ -153,24 +132,9 @@ def _property_text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def from_mapping(kind: type[Any], values: Any, prefix: str = "") -> Any:
-    """Build an options class from a mapping. Errors name options with the `prefix`."""
-    known = {field.name for field in attrs.fields(kind)}
-    if not isinstance(values, Mapping):
-        raise ConfigError(prefix.rstrip("."), values, f"must be a table of {', '.join(sorted(known))}")
-    check_known(values, known, prefix)
-    try:
-        return kind(**values)
-    except ConfigError as error:
-        raise ConfigError(prefix + error.option, error.value, error.allowed) from None
-
-
-def spark_options(value: Any, name: str = "spark") -> SparkOptions:
-    """Read the option `name` that selects Spark: a table of SparkOptions, or `master` alone ("sc://host:port")."""
-    options: SparkOptions = from_mapping(
-        SparkOptions, {"master": value} if isinstance(value, str) else value, prefix=f"{name}."
-    )
-    return options
+def spark_options(value: Any) -> SparkOptions:
+    """Read the option `spark`: a table of SparkOptions, or `master` alone ("sc://host:port")."""
+    return from_table(SparkOptions, {"master": value} if isinstance(value, str) else value, "spark.")
 
 
 def load_transform(name: Any) -> Transform:

@@ -8,7 +8,8 @@ allowed values.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from functools import partial
+from typing import Any, Literal, Protocol, get_args
 
 import attrs
 
@@ -21,6 +22,7 @@ from sarameya.option_kinds import (
     as_tuple,
     boolean,
     converted,
+    from_table,
     function,
     function_shown,
     instance_id,
@@ -47,8 +49,6 @@ TokenSource = Callable[[], Token | str | Awaitable[Token | str]]
 """Returns a valid token. Called in a worker thread, or awaited if it is an async function."""
 RebalanceStrategy = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 """Built-in assignors, by Kafka's names; `protocol.assignors.ASSIGNORS` has the class of each."""
-
-_Options = TypeVar("_Options", "Config", "TopicConfig")
 
 
 def _strategies(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -100,7 +100,7 @@ class TopicConfig:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], prefix: str = "") -> TopicConfig:
         """Create a TopicConfig from plain values, as `Config.from_mapping` does."""
-        return _from_mapping(cls, values, prefix)
+        return from_table(cls, values, prefix, partial(no_such_option, cls))
 
 
 _NO_OVERRIDES = TopicConfig()
@@ -328,7 +328,7 @@ class Config:
         Raises:
             ConfigError: A key is unknown (the message names the nearest known key), or a value is not allowed.
         """
-        return _from_mapping(cls, values, prefix)
+        return from_table(cls, values, prefix, partial(no_such_option, cls))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Config:
@@ -368,14 +368,3 @@ def conflicts(options: RelatedOptions) -> Iterator[ConfigError]:
         if value >= bound:
             yield ConfigError(name, value, f"must be below {below} ({bound:g})")
     yield from security_conflicts(options)
-
-
-def _from_mapping(options: type[_Options], values: Mapping[str, Any], prefix: str) -> _Options:
-    known = {field.name for field in attrs.fields(options)}
-    for key in values:
-        if key not in known:
-            raise ConfigError(prefix + key, values[key], no_such_option(options, key, values[key]))
-    try:
-        return options(**values)
-    except ConfigError as error:
-        raise ConfigError(prefix + error.option, error.value, error.allowed) from None

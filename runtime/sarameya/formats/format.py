@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from sarameya.errors import ConfigError
-from sarameya.option_kinds import boolean, one_of
+from sarameya.option_kinds import boolean, filled, one_of, optional
 from sarameya.registry.options import RegistryOptions
 
 FORMATS = ("bytes", "string", "json", "avro", "protobuf")
@@ -23,12 +23,8 @@ def _check_registry(_: object, attribute: attrs.Attribute[Any], value: Any) -> N
         raise ConfigError(attribute.name, value, "must be the registry's URL, or RegistryOptions")
 
 
-def _check_text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ConfigError(attribute.name, value, "must be text that is not empty")
-
-
-def _check_version(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def check_version(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Validate the version of a subject in a registry."""
     if value != "latest" and (type(value) is not int or value < 1):
         raise ConfigError(attribute.name, value, "must be 'latest' or the number of a version")
 
@@ -56,12 +52,12 @@ class Format:
     """
 
     name: str = attrs.field(validator=one_of(*FORMATS))
-    schema: str | None = attrs.field(default=None, validator=_check_text, kw_only=True)
+    schema: str | None = attrs.field(default=None, validator=optional(filled), kw_only=True)
     registry: RegistryOptions | None = attrs.field(
         default=None, converter=_registry, validator=_check_registry, kw_only=True
     )
-    subject: str | None = attrs.field(default=None, validator=_check_text, kw_only=True)
-    version: int | str = attrs.field(default="latest", validator=_check_version, kw_only=True)
+    subject: str | None = attrs.field(default=None, validator=optional(filled), kw_only=True)
+    version: int | str = attrs.field(default="latest", validator=check_version, kw_only=True)
     register: bool = attrs.field(default=False, validator=boolean, kw_only=True)
 
     def __attrs_post_init__(self) -> None:

@@ -22,13 +22,12 @@ from sarameya.handling.options import (
     Retry,
     RetryTopics,
     check_choice,
-    check_count,
     check_kind,
     check_seconds,
 )
 from sarameya.handling.processes import check_processes
 from sarameya.handling.type_arguments import type_arguments
-from sarameya.option_kinds import unknown_option
+from sarameya.option_kinds import check_count, unknown_option
 
 
 class MessageOptions:

@@ -8,7 +8,7 @@ import attrs
 
 from sarameya.errors import ConfigError, DecodeError
 from sarameya.model import TOPIC_NAME
-from sarameya.option_kinds import MOST_SECONDS, boolean, number, whole
+from sarameya.option_kinds import MOST_SECONDS, as_tuple, boolean, number, whole
 
 Ordering: TypeAlias = Literal["partition", "key", "none"]
 """Which messages of a partition wait for each other: all, those with the same key, or none."""
@@ -48,10 +48,6 @@ class Retry:
     def __attrs_post_init__(self) -> None:
         if self.backoff > self.backoff_max:
             raise ConfigError("backoff", self.backoff, f"must be at most backoff_max, which is {self.backoff_max:g}")
-
-
-def _delays(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_delays(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -121,7 +117,7 @@ class RetryTopics:
             a missing one is an error.
     """
 
-    delays: tuple[float, ...] = attrs.field(converter=_delays, validator=_check_delays)
+    delays: tuple[float, ...] = attrs.field(converter=as_tuple, validator=_check_delays)
     on: Exceptions = attrs.field(default=Exception, validator=_exceptions)
     topic: str = attrs.field(default="{topic}.{group}.retry.{delay}", validator=_RETRY_TOPIC)
     create: bool = attrs.field(default=True, validator=boolean)
@@ -210,16 +206,6 @@ def check_kind(name: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         names = [kind.__name__ for kind in kinds if kind is not type(None)]
         raise ConfigError(name, value, f"must be a {' or '.join(names)}{', or None' * (type(None) in kinds)}")
-
-
-def check_count(name: str, value: object) -> None:
-    """Check that an option is a whole number of at least 1.
-
-    Raises:
-        ConfigError: It is not.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(name, value, "must be a whole number of at least 1")
 
 
 def check_seconds(name: str, value: object) -> None:

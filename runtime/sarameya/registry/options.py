@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -11,11 +9,11 @@ from urllib.parse import urlsplit
 import attrs
 
 from sarameya.errors import ConfigError
-from sarameya.option_kinds import unknown_option
+from sarameya.option_kinds import any_seconds, as_tuple, from_table
 
 
 def _urls(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+    return (value,) if isinstance(value, str) else as_tuple(value)
 
 
 def _check_urls(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -38,11 +36,6 @@ def _check_text(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, "(hidden)", "must be text on one line, not empty")
 
 
-def _check_seconds(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if type(value) not in (int, float) or not 0 < value < inf:
-        raise ConfigError(attribute.name, value, "must be a number of seconds above 0")
-
-
 def _check_file(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (not isinstance(value, str) or not Path(value).is_file()):
         raise ConfigError(attribute.name, value, "must be the name of an existing file")
@@ -60,7 +53,7 @@ class RegistryOptions:
     """Bearer token, instead of username and password. Must be ASCII, since it is sent in an HTTP header."""
     ca_file: str | None = attrs.field(default=None, validator=_check_file)
     """PEM file of the CA certificates that verify the registry's certificate; by default those of the system."""
-    timeout: float = attrs.field(default=10.0, validator=_check_seconds)
+    timeout: float = attrs.field(default=10.0, validator=any_seconds)
     """Seconds for one response."""
 
     def __attrs_post_init__(self) -> None:
@@ -80,16 +73,4 @@ class RegistryOptions:
         Raises:
             ConfigError: An option is unknown, missing or invalid.
         """
-        known = [field.name for field in attrs.fields(cls)]
-        if not isinstance(options, Mapping):
-            raise ConfigError(prefix.rstrip("."), options, f"must be a table of {', '.join(known)}")
-        for name in options:
-            if name not in known:
-                # A password whose name is misspelt must not be shown either.
-                raise ConfigError(prefix + name, "(hidden)", unknown_option(name, set(known)))
-        if "url" not in options:
-            raise ConfigError(f"{prefix}url", None, "must be the registry's URL")
-        try:
-            return cls(**options)
-        except ConfigError as error:
-            raise ConfigError(prefix + error.option, error.value, error.allowed) from None
+        return from_table(cls, options, prefix)

@@ -21,7 +21,7 @@ from sarameya_handlers.spark.sink.options import sink_arguments
         ({"table": "hive:x"}, "table = 'hive:x': must be parquet:PATH, delta:PATH"),
         ({"path": "hdfs://bucket/x"}, "path = 'hdfs://bucket/x': must be a directory, or s3://BUCKET/PATH"),
         ({"path": "x", "store": {}}, "is for URLs of object stores, not for x"),
-        ({"path": "s3://x/y", "store": {"endpoint": 1}}, "store.endpoint = 1: must be text"),
+        ({"path": "s3://x/y", "store": {"endpoint": 1}}, "store.endpoint = 1: must be a string"),
         ({"table": "iceberg:a.b.c", "store": {}}, "store = {}: is for Parquet and Delta tables only"),
         ({"table": "delta:x", "store": {}}, "is for tables on S3 by URL, and not with single_driver"),
         (
@@ -59,7 +59,7 @@ from sarameya_handlers.spark.sink.options import sink_arguments
         ({"path": "x", "transform": "no.such:f"}, "transform = 'no.such:f': cannot import 'no.such': No module named"),
         ({"path": "x", "transform": "json:f.g"}, "transform = 'json:f.g': module 'json' has no function 'f.g'"),
         ({"path": "x", "transform": "json:__name__"}, "module 'json' has no function '__name__'"),
-        ({"path": "x", "spark": 5}, "spark = 5: must be a table of app_name, conf"),
+        ({"path": "x", "spark": 5}, "spark = 5: must be a table of master, app_name, conf"),
         ({"path": "x", "spark": {"mastr": "x"}}, "spark.mastr = 'x': no such option; did you mean 'master'"),
         ({"path": "x", "spark": {"master": ""}}, "spark.master = '': must be a non-empty string"),
         ({"path": "x", "spark": {"log_level": "warning"}}, "spark.log_level = 'warning': must be one of 'OFF'"),

@@ -290,7 +290,7 @@ def test_message_options_become_attributes_of_the_handler() -> None:
         ({"retry_topics": {"create": True}}, "retry_topics.delays = None: is required"),
         (
             {"value_format": {"name": "avro", "registry": {}}},
-            "value_format.registry.url = None: must be the",
+            "value_format.registry.url = None: is required",
         ),
         ({"concurency": 3}, "concurency = 3: no such option; did you mean 'concurrency'?"),
     ],

@@ -10,8 +10,9 @@ from typing import Any, Self
 import attrs
 
 from sarameya import ConfigError
+from sarameya.formats.format import FORMATS, check_version
+from sarameya.option_kinds import one_of
 
-FORMATS = ("bytes", "string", "json", "avro", "protobuf")
 COLUMNS = ("key", "value")
 _OPTIONS = ("format", "schema", "schema_file", "subject", "version", "message", "header")
 DECODE_OPTIONS = tuple(f"{column}_{name}" for column in COLUMNS for name in _OPTIONS)
@@ -32,17 +33,15 @@ class Decode:
         framed: True if each record starts with the id of its schema in a registry.
     """
 
-    format: str = "bytes"
+    format: str = attrs.field(default="bytes", validator=one_of(*FORMATS))
     schema: str | bytes | None = None
     message: str | None = None
     """Full name of Protobuf's message (`shop.Order`). Default: the first message of the registry's schema."""
     subject: str | None = None
-    version: int | str = "latest"
+    version: int | str = attrs.field(default="latest", validator=check_version)
     framed: bool = False
 
     def __attrs_post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise ConfigError("format", self.format, f"must be one of {', '.join(map(repr, FORMATS))}")
         if self.format in ("bytes", "string"):
             self._allow()
             return
@@ -56,8 +55,6 @@ class Decode:
             raise ConfigError("schema", self.schema, f"is required for {self.format!r}, unless there is a registry")
         if (self.schema or not self.framed) and (self.subject or self.version != "latest"):
             raise ConfigError("subject", self.subject, "must not be set with a schema, or without a registry")
-        if self.version != "latest" and (type(self.version) is not int or self.version < 1):
-            raise ConfigError("version", self.version, "must be 'latest' or the number of a version")
         self._check_schema()
 
     def _allow(self, *names: str) -> None:

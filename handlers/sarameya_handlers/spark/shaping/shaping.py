@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import attrs
 
 from sarameya import ConfigError, HandlerError, install_command
+from sarameya.option_kinds import boolean
 from sarameya.registry.client import Registry
 from sarameya.registry.options import RegistryOptions
 from sarameya.registry.schemas import SchemaKind
@@ -54,11 +55,6 @@ def _check_sql(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise ConfigError(attribute.name, value, "must be a query: select ... from batch")
 
 
-def _check_flag(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(attribute.name, value, "must be true or false")
-
-
 @attrs.frozen(slots=True, kw_only=True)
 class Shaping:
     """A `Shape` that decodes key and value, then applies a transform. Without options, rows are the records unchanged.
@@ -76,7 +72,7 @@ class Shaping:
 
     key: Decode = attrs.field(factory=Decode)
     value: Decode = attrs.field(factory=Decode)
-    flatten: bool = attrs.field(default=False, validator=_check_flag)
+    flatten: bool = attrs.field(default=False, validator=boolean)
     transform: Transform | None = None
     transform_sql: str | None = attrs.field(default=None, validator=_check_sql)
     registry: Registry | None = None

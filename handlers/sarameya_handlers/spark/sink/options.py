@@ -93,13 +93,4 @@ def _make_table(options: Mapping[str, Any], full_name: str) -> Table:
 
 
 def _layout(options: Mapping[str, Any]) -> Layout:
-    columns = options.get("partition_by", [])
-    if not isinstance(columns, list) or not all(isinstance(column, str) and column for column in columns):
-        raise ConfigError("partition_by", columns, "must be a list of columns")
-    limit = options.get("max_partitions", Layout().max_partitions)
-    if type(limit) is not int or limit < 1:
-        raise ConfigError("max_partitions", limit, "must be a whole number of at least 1")
-    evolve = options.get("evolve_schema", False)
-    if not isinstance(evolve, bool):
-        raise ConfigError("evolve_schema", evolve, "must be true or false")
-    return Layout(partition_by=tuple(columns), max_partitions=limit, evolve_schema=evolve)
+    return Layout(**{name: options[name] for name in LAYOUT if name in options})

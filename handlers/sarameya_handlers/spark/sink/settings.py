@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from sarameya.option_kinds import count, optional
 from sarameya_handlers.landing.dead_letters.letters import DeadLetters
 from sarameya_handlers.spark.options import Limits
 from sarameya_handlers.spark.sink.flush import OnPhase
@@ -19,7 +20,7 @@ class SinkSettings:
     False raises an error."""
     retry_for: float = 900.0
     """Seconds for which a failed flush is retried before it ends the session."""
-    file_bytes: int | None = None
+    file_bytes: int | None = attrs.field(default=None, validator=optional(count))
     """Wanted size of data files; None: `limits` alone bound a flush."""
     restate_after: float | None = None
     """Seconds after which an idle chain's head is rewritten, because the table forgets; None never rewrites it."""

@@ -140,8 +140,6 @@ class SparkSink(ConsumerGroupHandler):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigError("name", name, "must be a non-empty string")
-        if file_bytes is not None and (type(file_bytes) is not int or file_bytes < 1):
-            raise ConfigError("file_bytes", file_bytes, "must be a whole number of at least 1")
         if type(retry_for) not in (int, float) or not retry_for >= 0:
             raise ConfigError("retry_for", retry_for, "must be a number of seconds, at least 0")
         if on_missing not in ("stop", "leave_out"):

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import attrs
 
-from sarameya import HandlerError, StoreUsed
+from sarameya import ConfigError, HandlerError, StoreUsed
+from sarameya.option_kinds import as_tuple, boolean, count
 from sarameya_handlers.landing.directory.data_files import Unpublished
 from sarameya_handlers.landing.links import ChainKey, Link
 from sarameya_handlers.spark.tables.evaluation import Evaluate, compute_all
@@ -89,15 +90,20 @@ class Shape(Protocol):
         """Return the rows of each attempt. Frames of one topic have the same columns."""
 
 
+def _check_columns(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(column, str) and column for column in value):
+        raise ConfigError(attribute.name, value, "must be a list of columns")
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class Layout:
     """Partitioning and schema evolution of a table."""
 
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_columns)
     """Partition columns. An existing table must be partitioned by them."""
-    max_partitions: int = 100
+    max_partitions: int = attrs.field(default=100, validator=count)
     """Maximum number of table partitions with rows of one batch. More raise LandingError, to prevent tiny files."""
-    evolve_schema: bool = False
+    evolve_schema: bool = attrs.field(default=False, validator=boolean)
     """True to add columns that the table lacks. Otherwise such columns raise LandingError."""
 
 

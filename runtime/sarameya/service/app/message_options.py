@@ -12,7 +12,7 @@ from sarameya.errors import ConfigError
 from sarameya.formats.format import Format
 from sarameya.handling.message_options import MessageOptions
 from sarameya.handling.options import CircuitBreaker, DeadLetterTopic, Retry, RetryTopics
-from sarameya.option_kinds import unknown_option
+from sarameya.option_kinds import from_table
 from sarameya.registry.options import RegistryOptions
 from sarameya.service.app.imports import NotImportedError, import_name
 
@@ -63,26 +63,15 @@ def shown(value: Any) -> Any:
 
 def _table(name: str, kind: Any, value: Any, present: Any) -> Any:
     """Return the object that a table describes. What it leaves out is as in the present value of the option, if any."""
-    fields = {field.name: field for field in attrs.fields(kind)}
-    if not isinstance(value, Mapping):
-        raise ConfigError(name, value, f"must be a table of {', '.join(fields)}")
-    given = dict(value)
-    for key, inner in given.items():
-        if key not in fields:
-            raise ConfigError(f"{name}.{key}", inner, unknown_option(key, set(fields)))
-        if key == "on":
-            given[key] = _exceptions(f"{name}.on", inner)
-        elif key == "registry" and isinstance(inner, Mapping):
-            given[key] = RegistryOptions.from_options(inner, f"{name}.registry.")
-    for key, field in fields.items():
-        if isinstance(present, kind):
-            given.setdefault(key, getattr(present, key))
-        elif field.default is attrs.NOTHING and key not in given:
-            raise ConfigError(f"{name}.{key}", None, "is required")
-    try:
-        return kind(**given)
-    except ConfigError as error:
-        raise ConfigError(f"{name}.{error.option}", error.value, error.allowed) from None
+    prefix = f"{name}."
+    if isinstance(value, Mapping):
+        given = dict(value)
+        if "on" in given:
+            given["on"] = _exceptions(f"{prefix}on", given["on"])
+        if isinstance(registry := given.get("registry"), Mapping):
+            given["registry"] = RegistryOptions.from_options(registry, f"{prefix}registry.")
+        value = {**attrs.asdict(present, recurse=False), **given} if isinstance(present, kind) else given
+    return from_table(kind, value, prefix)
 
 
 def _exceptions(option: str, value: Any) -> tuple[Any, ...]:

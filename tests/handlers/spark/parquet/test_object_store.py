@@ -297,7 +297,7 @@ def test_store_that_accepts_a_name_twice_is_refused(
         ("http://lake/orders", None, "must be a directory, or s3://BUCKET/PATH"),
         ("s3://", None, "path"),
         ("s3://lake/orders", {"regio": "x"}, "did you mean 'region'"),
-        ("s3://lake/orders", {"region": 1}, "must be text"),
+        ("s3://lake/orders", {"region": 1}, "must be a string"),
         ("s3://lake/orders", {"trusted": "yes"}, "must be true or false"),
         ("gs://lake/orders", {"region": "x"}, "is not for gs://"),
         ("/lake/orders", {"region": "x"}, "is for URLs of object stores, not for /lake/orders"),

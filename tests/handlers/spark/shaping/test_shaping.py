@@ -84,7 +84,7 @@ def test_key_and_value_have_their_own_options() -> None:
         ({"flatten": True, "value_format": "string"}, "flatten", "needs a value with fields"),
         ({"registry": REGISTRY}, "registry", "must not be set unless a format is"),
         ({"registry": REGISTRY, "value_format": "string"}, "registry", "must not be set unless a format is"),
-        ({"registry": {}, "value_format": "avro"}, "registry.url", "must be the registry's URL"),
+        ({"registry": {}, "value_format": "avro"}, "registry.url", "is required"),
         ({"value_format": "avro"}, "value_schema", "unless there is a registry"),
     ],
 )
