@@ -143,3 +143,19 @@ def test_public_class_names_exist_once() -> None:
                 if not name.startswith("_") and "asyncio" not in path.parts:
                     found[name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_pure_modules_import_no_concurrency() -> None:
+    """A module that calls itself "Pure." imports no event loop, no sockets and no threads."""
+    forbidden = {"trio", "socket", "asyncio", "threading"}
+    found: dict[str, set[str]] = {}
+    for package in ("runtime", "handlers"):
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text("utf-8"))
+            if re.search(r"\bPure[.:;]", ast.get_docstring(tree) or ""):
+                nodes = list(ast.walk(tree))
+                names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+                names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+                found[str(path.relative_to(ROOT))] = {name.partition(".")[0] for name in names} & forbidden
+    assert len(found) > 100
+    assert {path: names for path, names in found.items() if names} == {}

@@ -1,4 +1,4 @@
-"""Errors of listening at an address: passing, or permanent. Pure."""
+"""Errors of listening at an address: passing, or permanent."""
 
 from __future__ import annotations
 
