@@ -14,24 +14,23 @@ from sarameya.errors import ConfigError
 from sarameya.option_kinds import allowed
 
 
-def mistakes(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
+def mistakes(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Yield the mistakes in single options. Conflicts between options are not checked.
 
     Args:
         values: Options by name, as for `Config.from_mapping`.
-        prefix: Put before the name of an option in errors.
     """
-    yield from _mistakes(Config, values, prefix)
+    yield from _mistakes(Config, values, "")
 
 
-def conflicts_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[ConfigError]:
+def conflicts_of(values: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Yield the first conflict of each option with other options. Each value must be valid by itself."""
     defaults = {name: field.default for name, field in attrs.fields_dict(Config).items()}
     reported: set[str] = set()
     for error in conflicts(SimpleNamespace(**{**defaults, **values})):
         if error.option not in reported:
             reported.add(error.option)
-            yield ConfigError(prefix + error.option, error.value, error.allowed)
+            yield error
 
 
 def _mistakes(options: type[attrs.AttrsInstance], values: Mapping[str, Any], prefix: str) -> Iterator[ConfigError]:

@@ -327,29 +327,25 @@ def _converter() -> Converter:
     converter = Converter()
     converter.register_structure_hook_factory(_has_rule, lambda kind: _rule_of(kind).structure)
     converter.register_structure_hook_factory(attrs.has, lambda kind: _table_hook(kind, converter))
-    converter.register_structure_hook(Config, lambda value, _: config_from_options(_TABLE.structure(value, _)))
+    converter.register_structure_hook(Config, lambda value, _: _config(_TABLE.structure(value, _)))
     return converter
 
 
-def config_from_options(options: Mapping[str, Any], prefix: str = "") -> Config:
+def _config(options: Mapping[str, Any]) -> Config:
     """Return the Config for these options, as `Config.from_mapping` does.
 
     A file or a command line cannot contain a function. `sasl_token` is the name of a function, which is imported here.
 
     Raises:
-        ConfigError: One option is wrong.
-        ExceptionGroup: Several options are wrong; it has a ConfigError for each.
+        ExceptionGroup: Options are wrong; it has a ConfigError for each.
     """
-    options, wrong = _options(options, prefix)
-    wrong = wrong or list(conflicts_of(options, prefix))
-    if len(wrong) > 1:
+    options, wrong = _options(options)
+    if wrong := wrong or list(conflicts_of(options)):
         raise ExceptionGroup("options", wrong)
-    if wrong:
-        raise wrong[0]
-    return Config.from_mapping(options, prefix=prefix)
+    return Config.from_mapping(options)
 
 
-def _options(options: Mapping[str, Any], prefix: str) -> tuple[Mapping[str, Any], list[ConfigError]]:
+def _options(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[ConfigError]]:
     """Return the options with the token function imported, and a ConfigError for each wrong option."""
     wrong: list[ConfigError] = []
     if isinstance(named := options.get("sasl_token"), str):
@@ -357,9 +353,9 @@ def _options(options: Mapping[str, Any], prefix: str) -> tuple[Mapping[str, Any]
             token = import_name(named, "function")
         except NotImportedError as problem:
             token = None
-            wrong.append(ConfigError(f"{prefix}sasl_token", named, str(problem)))
+            wrong.append(ConfigError("sasl_token", named, str(problem)))
         options = {**options, "sasl_token": token}
-    return options, [*wrong, *mistakes(options, prefix)]
+    return options, [*wrong, *mistakes(options)]
 
 
 def _has_rule(kind: Any) -> bool:
@@ -405,7 +401,7 @@ def _without_config(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[P
     options = table.get("config", {})
     if not isinstance(options, Mapping):
         return table, []
-    _, wrong = _options(options, "")
+    _, wrong = _options(options)
     return {**table, "config": {}}, [(f"config.{error.option}", f"config.{error}") for error in wrong]
 
 
