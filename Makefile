@@ -1,30 +1,32 @@
-# `make demo` and `make test` each do all of their set-up, from a clean clone on; the second time there is none left.
+# `make demo` and `make test` set up everything they need on their first run in a clean clone.
 
 VENV := .venv
 BIN := $(VENV)/bin
 
-# In how many processes the tests run; each may start a JVM or two, so no more of them than a laptop bears.
+# Number of test processes. Each may start one or two JVMs, so two are enough for a laptop.
 IN_PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test conformance unit soak check bench chaos docs api diagrams configuration cli constraints clean java java-maven java-maven-kcat-chromium-kerberos-postgresql-go-npm java-maven-go
 
 help:
-	@echo "make demo    land 336,776 flights through an embedded broker, a group of two members, and Spark; check them"
-	@echo "make test    check, and the tests (Apache Kafka and Spark among them), without the exhaustive ones"
-	@echo "make conformance  check, and all tests: every table in every way it is used, hours of churn in virtual time"
-	@echo "make unit    the tests of make test that start no other programs"
-	@echo "make check   ruff, mypy, import-linter, and docstrings that open like a riddle"
-
-	@echo "make soak    a hundred virtual hours of churn over fresh seeds, the models and hostile bytes at length; what fails can be replayed"
-	@echo "make chaos   real Kafka, services of ours, faults for MINUTES (10); tables compared with the log by other readers; SEED again"
-	@echo "make bench   side by side with the peers, in about an hour; docs/benchmarks.md says what and how"
-	@echo "make docs    the documentation as pages, in build/docs; a broken link or a missing docstring is an error"
-	@echo "make api     write tests/api.txt anew, which says what is public; a change of it is one for the users"
-	@echo "make diagrams  draw the state machines in ARCHITECTURE.md anew, from their tables"
-	@echo "make configuration  write docs/configuration.md anew, from the options"
-	@echo "make cli     write docs/cli.md anew, from the command line's parsers"
-	@echo "make clean   remove what the above have made, but $(VENV)"
+	@echo "make demo           land 336,776 flights with an embedded broker, two group members and Spark; check the table"
+	@echo "make test           run make check and all tests, also with Apache Kafka and Spark, except the exhaustive ones"
+	@echo "make conformance    run make check and all tests: also every table format and mode, hours of churn in virtual time"
+	@echo "make unit           run the tests of make test that start no other programs"
+	@echo "make check          run ruff, mypy and import-linter; check the first words of docstrings and the size of folders"
+	@echo "make soak           run 100 virtual hours of churn with fresh seeds, then the model and fuzz tests for longer;"
+	@echo "                    a failure prints the command that repeats it"
+	@echo "make chaos          run services on Apache Kafka under faults for MINUTES (default 10), then compare their tables"
+	@echo "                    with the log; SEED=N repeats a run"
+	@echo "make bench          run all benchmarks, about an hour; see docs/benchmarks.md"
+	@echo "make docs           build the documentation in build/docs; a broken link or a missing docstring is an error"
+	@echo "make api            regenerate tests/api.txt, the list of public names; a change in it affects users"
+	@echo "make diagrams       regenerate the state diagrams in ARCHITECTURE.md from the transition tables"
+	@echo "make configuration  regenerate docs/configuration.md from the options"
+	@echo "make cli            regenerate docs/cli.md from the command-line parsers"
+	@echo "make constraints    resolve the dependencies again and write constraints.txt"
+	@echo "make clean          remove all generated files except $(VENV)"
 
 demo: java $(VENV)/demo.stamp
 	$(BIN)/python -m examples.flights
@@ -63,7 +65,7 @@ check: $(VENV)/dev.stamp
 bench: java-maven-go $(VENV)/dev.stamp
 	$(BIN)/python -m bench --results build/bench/results
 
-# Nothing is fetched, and every warning is an error.
+# Needs no network. Every warning is an error.
 docs: $(VENV)/dev.stamp
 	$(BIN)/sphinx-build --builder html --conf-dir docs --nitpicky --fail-on-warning --keep-going --quiet --fresh-env --write-all . build/docs
 	@echo "build/docs/docs/index.html"
@@ -81,17 +83,17 @@ cli: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.cli_page
 
 build/class-data/spark.jsa: $(VENV)/dev.stamp
-	@echo "Archiving the classes that the tests' JVMs load; they then start in a third of the time."
+	@echo "Archiving the classes that the tests' JVMs load. With the archive, a JVM starts in a third of the time."
 	$(BIN)/python -m tests.integration.make_class_data
 
-# What is not installed here but by the machine's owner is asked for first, before anything takes time.
+# Check for system packages first, before any slow step.
 java java-maven java-maven-kcat-chromium-kerberos-postgresql-go-npm java-maven-go:
 	@.ci/need $(subst -, ,$@)
 
-# A stamp says which extra is installed; it is made again when what is to be installed changes. The modules beside the
-# package are copied, not pointed to.
+# One stamp file per installed extra. pip installs the extra again when an input of its stamp changes. An editable
+# installation copies the two single modules, so they are inputs, too.
 $(VENV)/demo.stamp $(VENV)/dev.stamp $(VENV)/test.stamp: $(VENV)/%.stamp: pyproject.toml constraints.txt runtime/sarameya_main.py runtime/sarameya_pytest.py | $(BIN)/python
-	@echo "Installing into $(VENV) what pyproject.toml asks for; the first time this is half a gigabyte and takes minutes."
+	@echo "Installing the dependencies of pyproject.toml into $(VENV). The first time, this takes minutes and 500 MB."
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
@@ -99,7 +101,7 @@ $(BIN)/python:
 	@.ci/need python
 	$$(.ci/need --python) -m venv $(VENV)
 
-# Resolve the dependencies anew, within the ranges of pyproject.toml, and write down what came out.
+# Resolve the dependencies within the ranges of pyproject.toml, and write the versions to constraints.txt.
 constraints: | $(BIN)/python
 	rm -rf build/resolve
 	$$(.ci/need --python) -m venv build/resolve
