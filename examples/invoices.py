@@ -1,4 +1,4 @@
-"""From topic to topic, at least once: each order becomes an invoice, also if the group removes the member half-way.
+"""Copies from topic to topic, at least once: each order becomes an invoice, even if the group removes the member.
 
 python examples/invoices.py
 """

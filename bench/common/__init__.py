@@ -1,1 +1,1 @@
-"""What the benches share: Kafka for a bench, Go programs, the machine, medians with their spread, ratios, rows."""
+"""Shared code of the benches: Kafka, Go programs, the machine, medians with their spread, ratios, rows."""

@@ -1,4 +1,4 @@
-"""How fast one consumer reads a topic as users write it: keys and values touched, messages marked, offsets committed.
+"""Rate of one consumer that reads a topic like an application: keys and values read, messages marked, commits made.
 
 One broker of Apache Kafka, four partitions, filled before. Each contender is a program of its own: the only member of
 a fresh group, which reads every message from the oldest on, adds up the lengths of keys and values, marks messages

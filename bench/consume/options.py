@@ -1,4 +1,4 @@
-"""What is to be measured, by the command line: combinations of size, codec and values, and how often."""
+"""Measurements chosen on the command line: combinations of size, codec and values, and the number of rounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUICK_MESSAGES = 200_000
 
 @attrs.frozen
 class Combination:
-    """One topic: how many messages, of what size (bytes of the value), how compressed, what is in them."""
+    """A topic: size of a value in bytes, compression, kind of its values, number of messages."""
 
     size: int
     codec: str
@@ -43,10 +43,10 @@ class Combination:
 class Plan:
     combinations: tuple[Combination, ...]
     contenders: tuple[Contender, ...]
-    """Those of the first combination."""
+    """Contenders of the first combination."""
     repeats: int
     everyone: bool
-    """Whether the others are for all of these too."""
+    """True if all contenders take part in every combination."""
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Plan:
@@ -83,14 +83,14 @@ def _combinations(options: argparse.Namespace) -> Iterable[Combination]:
 
 
 def _values(codec: str, asked: Sequence[str] | None) -> Sequence[str]:
-    """What is in values makes no difference where nothing compresses them."""
+    """Return the kinds of values. Without compression one is enough, since their content makes no difference."""
     if asked is None:
         return ["random" if codec == "none" else "compressible"]
     return asked[:1] if codec == "none" else asked
 
 
 def _messages(size: int, quick: bool) -> int:
-    """About as many bytes of each size, so that none takes much longer than another."""
+    """Return the number of messages: about as many bytes for each size, so that all sizes take about as long."""
     if quick:
         return _QUICK_MESSAGES
     return _MESSAGES.get(size) or max(200_000, _MESSAGES[200] * 200 // size)

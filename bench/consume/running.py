@@ -1,4 +1,4 @@
-"""One run of a contender's program."""
+"""Runs a contender's program once."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _TEXT = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
 class Flight(NamedTuple):
-    """One flight as a record."""
+    """A flight as a record."""
 
     partition: int
     key: bytes

@@ -206,7 +206,7 @@ def test_failed_object_ends_all_calls_and_close_raises_its_error() -> None:
 
 
 def test_call_that_returns_while_its_object_fails_raises() -> None:
-    """When the group's block ends, `consume()` returns normally; the caller must not mistake it for `close()`."""
+    """The end of the group's block lets `consume()` return normally; the caller must not mistake it for `close()`."""
     fails, ends, returned = trio.Event(), trio.Event(), trio.Event()
 
     @asynccontextmanager

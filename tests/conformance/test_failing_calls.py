@@ -140,7 +140,7 @@ def test_fault_51_error_with_any_code_loses_no_linked_row(code: int, tmp_path: P
 
 
 def test_fault_51_failure_of_any_call_loses_no_partitioned_row(tmp_path: Path) -> None:
-    """One file of a link may be published while its other file is not."""
+    """A call may fail after one file of a link was published, and before the other."""
     calls = [*fail_each_call(errno.EIO, range(1, 4), tmp_path, PartitionedTable)]
     assert 50 < len(calls) < MOST_CALLS
 

@@ -42,7 +42,7 @@ async def test_lost_answer_of_the_table_is_settled_by_reading_it(
 
 
 async def test_store_refusing_for_minutes_keeps_the_membership(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """For ten minutes the store returns 503. The sink retries the same link, without a rebalance."""
+    """The store returns 503 for ten minutes. The sink retries the same link, without a rebalance."""
     async with landing_group(tmp_path) as group:
         table = FaultyTable(group.parquet)
         member = await group.join(table=table)

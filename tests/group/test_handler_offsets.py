@@ -170,7 +170,7 @@ async def test_commit_metadata_survives_a_reset_position(autojump_clock: MockClo
 
 @pytest.mark.parametrize("has_metadata", [True, False])
 async def test_claim_with_metadata_commits_nothing_for_a_reset(autojump_clock: MockClock, has_metadata: bool) -> None:
-    """Nothing is committed yet, but a table has everything up to offset 20."""
+    """A table has everything up to offset 20, but nothing is committed yet."""
     async with orders() as cluster, deadline() as nursery:
         fill(cluster, 50)
         cluster.delete_records("orders", 0, 50)

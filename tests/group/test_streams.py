@@ -154,7 +154,7 @@ async def test_stream_alternates_between_partitions_batch_by_batch(autojump_cloc
 
 
 async def test_busy_partition_starves_none(autojump_clock: MockClock) -> None:
-    """One partition always has more messages. The other's messages come right after the current batch."""
+    """Partition 0 always has more messages. Those of partition 1 come right after the current batch."""
     delays: list[int] = []
 
     async def produce_more(session: Session, stream: Stream, message: Message) -> None:

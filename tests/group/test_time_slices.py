@@ -312,7 +312,7 @@ async def test_quick_tasks_that_wait_start_many_in_a_pass(
 
 
 async def test_quick_tasks_do_not_make_each_other_wait(mock_clock: MockClock, one_clock: None) -> None:
-    """If each new task waited for the earlier ones, the queue of a busy member would never be empty."""
+    """The queue of a busy member would never be empty if each new task waited for the earlier ones."""
     handler_time = HandlerTime()
     with handler_time.measured():
         async with trio.open_nursery() as nursery:

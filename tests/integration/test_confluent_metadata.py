@@ -103,7 +103,7 @@ async def test_group_admin_reads_metadata_unchanged() -> None:
 
 
 async def test_confluent_kafkas_metadata_ends_with_a_nul() -> None:
-    """If this fails, confluent-kafka may read other clients' metadata: then update the page named above."""
+    """A failure may mean that confluent-kafka now reads other clients' metadata: then update the page named above."""
     offsets = [ConfluentPartition(*ORDERS, 5, "note")]
     async with EmbeddedCluster(topics={"orders": 1}) as cluster:
         await in_confluent(cluster, partial(ConfluentConsumer.commit, offsets=offsets, asynchronous=False))

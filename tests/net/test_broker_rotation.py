@@ -18,7 +18,7 @@ def test_each_request_starts_with_the_next_broker() -> None:
 
 
 def test_each_kind_of_request_has_its_own_rotation() -> None:
-    """In a common rotation of two brokers, two alternating kinds would always use the same broker each."""
+    """Two alternating kinds in one rotation of two brokers would always use the same broker each."""
     rotation = BrokerRotation()
     assert [order(rotation, kind=kind)[0] for kind in ("a", "b", "a", "b")] == [1, 1, 2, 2]
 

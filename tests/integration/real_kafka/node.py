@@ -77,7 +77,7 @@ class Node:
 
     @property
     def voter(self) -> str:
-        """This node as an element of `controller.quorum.voters`."""
+        """Return this node as an element of `controller.quorum.voters`."""
         return f"{self.node_id}@{HOST}:{self.controller_port}"
 
     @property

@@ -24,7 +24,7 @@ def test_time_is_iso_8601_and_utc_without_a_zone(text: str, seconds: float) -> N
 
 @pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "1969-12-31"])
 def test_time_before_1970_is_refused(text: str) -> None:
-    """In a request, the timestamp -1 is the end of the log, and -2 its start."""
+    """Negative timestamps have a meaning in requests: -1 is the end of the log, and -2 its start."""
     with pytest.raises(argparse.ArgumentTypeError, match="must be a time from 1970 on"):
         moment(text)
 

@@ -68,7 +68,7 @@ def test_commit_of_a_deleted_topic_is_ignored() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "a note", "sarameya-redriven-1:", "sarameya-redriven-1:!", "sarameya-x:AA=="])
 def test_commit_with_other_metadata_counts_by_its_offset(metadata: str) -> None:
-    """For example, a commit of `sarameya groups offsets reset`."""
+    """Other commands commit too, for example `sarameya groups offsets reset`."""
     assert offsets_of(RedriveProgress.of(CommittedOffset(4, metadata), ID, 0)) == {0, 1, 2, 3}
 
 

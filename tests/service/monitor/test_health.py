@@ -66,7 +66,7 @@ def test_slow_handler_is_ready_while_any_number_grows(watch: Watch, moves: str) 
 
 
 def test_frozen_broker_is_detected_after_its_last_response(watch: Watch) -> None:
-    """Also if everything was read: without a response, the log may have further records."""
+    """The log may have further records, even if everything was read before the last response."""
     watch.update(worker_status(partition()), seconds=1000)
     for second in range(61):
         assert watch.update(worker_status(partition(asked_seconds=float(second)))).is_ready

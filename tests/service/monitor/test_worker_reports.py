@@ -113,7 +113,7 @@ async def test_dead_worker_is_not_silent_and_loses_its_status(autojump_clock: Mo
 
 
 async def test_age_of_a_worker_without_report_is_valid_json(autojump_clock: MockClock) -> None:
-    """Also before its process has started: JSON has no infinity."""
+    """The age is a finite number even before the process has started: JSON has no infinity."""
     (found,) = WorkerReports([1]).statuses()
     assert json.loads(json.dumps(found.age, allow_nan=False)) == 0.0
 

@@ -288,7 +288,7 @@ def test_layout_that_needs_commits_of_spark_is_refused(tmp_path: Path, option: d
 
 @pytest.fixture
 def missing_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no table, and Spark has Delta Lake."""
+    """Spark has Delta Lake, but the table does not exist."""
     monkeypatch.setattr(table_module, "check_session", lambda spark: None)
     monkeypatch.setattr(TableDetail, "load", lambda spark, table: None)
 

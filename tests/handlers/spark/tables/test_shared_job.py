@@ -1,4 +1,4 @@
-"""One job that writes several attempts."""
+"""A Spark job that writes several attempts."""
 
 from __future__ import annotations
 
