@@ -60,7 +60,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docstrings
-	$(BIN)/python -m tools.rooms
+	$(BIN)/python -m tools.folder_sizes
 
 bench: java-maven-go $(VENV)/dev.stamp
 	$(BIN)/python -m bench --results build/bench/results

@@ -1,1 +1,1 @@
-"""What keeps this repository in order; not part of any distribution."""
+"""Scripts that maintain this repository; not part of any distribution."""

@@ -1,10 +1,10 @@
-"""What is public, as text: every exported name, with its members and their signatures.
+"""Lists the public API as text: every exported name, its members and their signatures.
 
-`make api` (that is, `python -m tools.api`) writes `tests/api.txt` anew; a test fails while that is not what the source
-says. It is read out of the source, without importing it, so that the text is the same under every Python.
+`make api` (that is, `python -m tools.api`) regenerates `tests/api.txt`; a test fails if it differs from the source. The
+source is parsed, not imported, so that the text is the same for every version of Python.
 
-A public class shows its bases, and what it has from bases that are not public themselves. Whether a field has a default
-is said, but only a plain one's value: for the options of `Config` docs/configuration.md has that.
+A class is listed with its bases and the members inherited from non-public bases. A field's default is shown if it is a
+name or a literal, otherwise as `...`: for the options of `Config`, docs/configuration.md has the values.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ MODULES += tuple(f"sarameya.telemetry.{name}" for name in ("prometheus", "otel_m
 MODULES += ("sarameya_handlers", "sarameya_handlers.spark", "sarameya_handlers.audit", "sarameya_pytest")
 COMMAND = "make api"
 
-_UNSAID = {"__repr__", "__str__", "__hash__", "__eq__", "__slots__", "__all__", "__post_init__", "__attrs_post_init__"}
+_OMITTED = {"__repr__", "__str__", "__hash__", "__eq__", "__slots__", "__all__", "__post_init__", "__attrs_post_init__"}
 
 
 def api(sources: list[Path] = SOURCES, modules: tuple[str, ...] = MODULES) -> str:
-    """A line for each public name and each of its members; a name that is exported twice is told once."""
+    """Return a line for each public name and each member. A name that is exported twice is described once."""
     loader = griffe.GriffeLoader(search_paths=sources)
     for package in dict.fromkeys(module.partition(".")[0] for module in modules):
         loader.load(package)
     loader.resolve_aliases(implicit=True, external=False)
-    told: dict[str, str] = {}
+    described: dict[str, str] = {}
     lines: list[str] = []
     public = {path for module in modules for path, _ in _exported(loader.modules_collection, module)}
     for module in modules:
         for path, one in sorted(_exported(loader.modules_collection, module), key=lambda pair: pair[1].name):
             name = f"{module}.{one.name}"
-            if path in told:
-                lines.append(f"{name} = {told[path]}")
+            if path in described:
+                lines.append(f"{name} = {described[path]}")
             else:
-                told[path] = name
-                lines += _told(name, one.final_target if isinstance(one, griffe.Alias) else one, public)
+                described[path] = name
+                lines += _described(name, one.final_target if isinstance(one, griffe.Alias) else one, public)
     return "\n".join(lines) + "\n"
 
 
 def _exported(modules: griffe.ModulesCollection, name: str) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
-    """Where each name of `__all__` is defined, and what it is."""
+    """Yield the path and the definition of each name in `__all__`."""
     module = modules[name]
     for exported in module.exports or ():
         one = module[str(exported)]
         yield (one.final_target.path if isinstance(one, griffe.Alias) else one.path), one
 
 
-def _told(name: str, one: griffe.Object, public: set[str]) -> Iterator[str]:
+def _described(name: str, one: griffe.Object, public: set[str]) -> Iterator[str]:
     if not isinstance(one, griffe.Class):
         yield _line(name, one)
         return
@@ -80,12 +80,12 @@ def _members(one: griffe.Class, public: set[str]) -> Mapping[str, griffe.Object]
     return {
         name: member
         for name, member in sorted((inherited | own).items(), key=_fields_first)
-        if isinstance(member, griffe.Object) and name not in _UNSAID and (name.startswith("__") or name[0] != "_")
+        if isinstance(member, griffe.Object) and name not in _OMITTED and (name.startswith("__") or name[0] != "_")
     }
 
 
 def _fields_first(member: tuple[str, object]) -> str:
-    """Fields stay in their order, which is that of the constructor's arguments; all else is sorted."""
+    """Return the sort key: fields come first, in the order of the constructor's arguments, then the others by name."""
     name, one = member
     is_field = isinstance(one, griffe.Attribute) and one.annotation is not None and "property" not in one.labels
     return "" if is_field else name
@@ -101,10 +101,10 @@ def _line(name: str, one: griffe.Object) -> str:
         return f"{kind}def {one.signature(name=name)}"
     if isinstance(one, griffe.Attribute):
         kind = "property " if "property" in one.labels else ""
-        is_said = isinstance(one.value, str) or (
+        is_shown = isinstance(one.value, str) or (
             not isinstance(one.value, griffe.ExprCall) and one.parent and one.parent.is_module
         )
-        value = "" if one.value is None or kind else f" = {one.value if is_said else '...'}"
+        value = "" if one.value is None or kind else f" = {one.value if is_shown else '...'}"
         return f"{kind}{name}: {one.annotation}{value}" if one.annotation else f"{kind}{name}{value}"
     return f"{one.kind.value} {name}"
 

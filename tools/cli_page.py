@@ -1,4 +1,4 @@
-"""Writes docs/cli.md anew, from the parsers: `python -m tools.cli_page`."""
+"""Regenerates docs/cli.md from the parsers: `python -m tools.cli_page`."""
 
 from __future__ import annotations
 

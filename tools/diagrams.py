@@ -1,13 +1,12 @@
-"""The state machines' diagrams in ARCHITECTURE.md, drawn from the tables that the code runs on.
+"""Draws the state diagrams in ARCHITECTURE.md from the transition tables in the code.
 
-`make diagrams` (that is, `python -m tools.diagrams`) rewrites what stands between
+`make diagrams` (that is, `python -m tools.diagrams`) rewrites the text between
 
     <!-- generated: NAME -->
     <!-- end -->
 
-for each NAME in `MACHINES`; a test fails while a block is not what its table says. Drawing is pure: a table in,
-text out. Each transition is an arrow. Inputs that leave a state unchanged are listed
-below the diagram; all others are impossible.
+for each NAME in `MACHINES`; a test fails if a block differs from its table. Drawing is pure: a table in, text out. Each
+transition is an arrow. Inputs that leave a state unchanged are listed below the diagram; all others are impossible.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _BLOCK = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n)(?P<body>
 _WIDTH = 120
 
 _MANY, _MISSING = 4, 1
-"""An input that leads so many states to one, and all but so few, is one arrow from "any other state"."""
+"""An input has one arrow from "any other" if `_MANY` states or more share its target and at most `_MISSING` do not."""
 
 
 def draw(table: Table) -> str:
-    """A mermaid state diagram, and a line about the inputs that leave a state as it is."""
+    """Return a Mermaid state diagram, and a line about the inputs that leave a state unchanged."""
     first = next(iter(table))
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}"]
     lines += [f"    {line}" for line in (*_from_each(table), *_from_any(table))]
@@ -61,7 +60,7 @@ def draw(table: Table) -> str:
 
 
 def redrawn(page: str, machines: Mapping[str, Table] = MACHINES) -> str:
-    """The page with every block as its table says. Raises ValueError where blocks and machines are not the same."""
+    """Return the page with all blocks updated. Raises ValueError if its blocks are not those of the machines."""
     blocks = [match["name"] for match in _BLOCK.finditer(page)]
     if sorted(blocks) != sorted(machines):
         raise ValueError(f"the page has blocks named {sorted(blocks)}, the code has machines named {sorted(machines)}")
@@ -69,16 +68,16 @@ def redrawn(page: str, machines: Mapping[str, Table] = MACHINES) -> str:
 
 
 def main() -> int:
-    """Draw the page anew, and say whether anything has changed."""
+    """Regenerate the diagrams, and print whether they have changed."""
     before = PAGE.read_text(encoding="utf-8")
     after = redrawn(before)
     PAGE.write_text(after, encoding="utf-8")
-    print(f"{PAGE.name}: {'as it was' if after == before else 'drawn anew'}")
+    print(f"{PAGE.name}: {'unchanged' if after == before else 'updated'}")
     return 0
 
 
 def _from_each(table: Table) -> Iterator[str]:
-    """The arrows from single states: one for all inputs that share source and target."""
+    """Yield the arrows from single states: one for all inputs that share source and target."""
     merged = {by_and_target for by_and_target, _ in _merged(table)}
     for state, row in table.items():
         for target in dict.fromkeys(row.values()):
@@ -88,7 +87,7 @@ def _from_each(table: Table) -> Iterator[str]:
 
 
 def _from_any(table: Table) -> Iterator[str]:
-    """The arrows from "any other state", each from a node of its own: crossing lines would tell less."""
+    """Yield the arrows from "any other", each from its own node, so that lines do not cross."""
     for number, ((by, target), missing) in enumerate(_merged(table)):
         label = f"any other but {_listed(missing)}" if missing else "any other"
         yield f'state "{label}" as any{number}'
@@ -96,7 +95,7 @@ def _from_any(table: Table) -> Iterator[str]:
 
 
 def _merged(table: Table) -> Iterator[tuple[tuple[Enum, Enum], list[Enum]]]:
-    """(input, target) pairs that many states share, with the states beside the target that do not."""
+    """Yield the (input, target) pairs that many states share, with the other states that do not share them."""
     pairs = dict.fromkeys((by, target) for state, row in table.items() for by, target in row.items())
     for by, target in pairs:
         others = [state for state in table if state is not target]

@@ -1,4 +1,4 @@
-"""Refuses docstrings that open like a riddle: `python -m tools.docstrings`, a part of `make check`.
+"""Finds docstrings with a forbidden first word: `python -m tools.docstrings`, a part of `make check`.
 
 A docstring's first line is a noun phrase ("Partitions owned by this member.") or an imperative ("Return the committed
 offset of each partition."), so that it can be understood alone. A line that opens with a question word or a pronoun
@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 
 ROOT = Path(__file__).parents[1]
-CHECKED = ("runtime", "handlers")
+CHECKED = ("runtime", "handlers", "bench", "examples", "tests", "tools")
 
 _QUESTIONS = "What|Who|Whom|Whose|Whether|Which|Where|When|How|If"
 _PRONOUNS = "That|This|These|Those|It|They|One|Ones|Such|There|Here|None|Nothing"

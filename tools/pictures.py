@@ -1,6 +1,6 @@
-"""The picture of the status page in docs/images: `python -m tools.pictures` (needs Spark and Chromium; a minute).
+"""Makes the picture of the status page in docs/images: `python -m tools.pictures` (needs Spark, Chromium and a minute).
 
-A service lands four partitions of an embedded broker in a Parquet directory, and the page is photographed.
+A service lands four partitions of an embedded broker in a Parquet directory, and a browser takes a screenshot.
 """
 
 from __future__ import annotations
@@ -53,5 +53,5 @@ async def _produce(cluster: EmbeddedCluster) -> None:
 if __name__ == "__main__":
     found = shutil.which("chromium")
     if found is None:
-        sys.exit("there is no chromium: install it")
+        sys.exit("chromium is not installed: install Debian's package `chromium`")
     trio.run(main, found)
