@@ -1,4 +1,4 @@
-"""The contenders, and the command of each. Those in Go are built here."""
+"""The contenders, their commands, and the build of those in Go."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Contender:
         name: Its name in the tables.
         program: A module of `programs`, or a command of the Go module.
         way: One of the program's ways to read.
-        is_ours: It is Sarameya.
-        in_go: The program is written in Go.
-        is_python_peer: It is another Python client.
+        is_ours: True for Sarameya.
+        in_go: True if the program is written in Go.
+        is_python_peer: True for another Python client.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Contender:
     is_python_peer: bool = False
 
     def command(self, task: Task) -> list[str]:
-        """Return the command that reads what the task says."""
+        """Return the command that runs the task."""
         if self.in_go:
             return [str(go.BINARIES / self.program), task.to_json()]
         return [sys.executable, "-m", f"bench.consume.programs.{self.program}", task.to_json()]
@@ -53,17 +53,17 @@ CONTENDERS = (
     Contender("franz-go", "franz-go", in_go=True),
     Contender("java", "java_reader"),
 )
-"""The first row of a client is the first example of its manual, the second one is tuned as the manual advises.
+"""The first row of a client is the first example of its manual, the second one is tuned like the manual recommends.
 
 `sarameya-marked` is `async for message in claim` with `mark_message`, `sarameya-batches` is `claim.batches()` with
 `mark_batch`, and `sarameya-arrow` is that with `to_arrow()`.
 """
 
-YARDSTICK = "sarama"
+REFERENCE = "sarama"
 """The peer that takes part in every combination."""
 
 
 def build() -> None:
-    """Build what is written in Go. Raises GoError."""
+    """Build the Go programs. Raises GoError."""
     go.BINARIES.mkdir(parents=True, exist_ok=True)
     go.build(GO_MODULE, "./...", go.BINARIES)

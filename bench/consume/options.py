@@ -82,11 +82,11 @@ def _combinations(options: argparse.Namespace) -> Iterable[Combination]:
     return every[:1] if options.quick else every
 
 
-def _values(codec: str, asked: Sequence[str] | None) -> Sequence[str]:
+def _values(codec: str, chosen: Sequence[str] | None) -> Sequence[str]:
     """Return the kinds of values. Without compression one is enough, since their content makes no difference."""
-    if asked is None:
+    if chosen is None:
         return ["random" if codec == "none" else "compressible"]
-    return asked[:1] if codec == "none" else asked
+    return chosen[:1] if codec == "none" else chosen
 
 
 def _messages(size: int, quick: bool) -> int:

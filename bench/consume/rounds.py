@@ -10,7 +10,7 @@ from bench.common.machine import load
 from bench.common.presenting import show_progress
 from bench.common.results import Result, best
 from bench.common.tables import Table
-from bench.consume.contenders import CONTENDERS, YARDSTICK, Contender, build
+from bench.consume.contenders import CONTENDERS, REFERENCE, Contender, build
 from bench.consume.figures import RATE, add, table
 from bench.consume.options import Combination, Plan
 from bench.consume.programs.reading import Task
@@ -18,12 +18,12 @@ from bench.consume.running import run_program
 from tests.integration.real_kafka import RealKafka
 
 _SLOWEST = 20_000
-"""Messages a second: who is slower than that has failed."""
+"""Messages a second. A slower contender has failed."""
 _START_SECONDS = 60
 
 
 def measure(plan: Plan) -> Iterator[Table]:
-    """Each combination's table, as they come. Raises GoError, FillingError."""
+    """Yield the table of each combination. Raises GoError, FillingError."""
     build()
     contenders: Sequence[Contender] = plan.contenders
     with running_kafka() as kafka:
@@ -38,10 +38,10 @@ def measure(plan: Plan) -> Iterator[Table]:
 
 
 def some(results: Sequence[Result]) -> list[Contender]:
-    """Ours, the yardstick, and the Python peer that was the fastest."""
+    """Return our contenders, the reference peer, and the fastest Python peer."""
     peers = {contender.name for contender in CONTENDERS if contender.is_python_peer}
     fastest = best((result for result in results if result.name in peers), RATE)
-    names = {YARDSTICK, *(result.name for result in results if result.is_ours or result is fastest)}
+    names = {REFERENCE, *(result.name for result in results if result.is_ours or result is fastest)}
     return [contender for contender in CONTENDERS if contender.name in names]
 
 
@@ -66,6 +66,6 @@ def _measure(
             )
             run = run_program(contender.command(task), _START_SECONDS + combination.messages / _SLOWEST)
             add(result, run, combination)
-            told = run if isinstance(run, str) else f"{run.messages / run.seconds:,.0f}/s" if run.seconds else "0 s"
-            show_progress(f"{combination}: round {number + 1} of {repeats}: {contender.name} {told}")
+            outcome = run if isinstance(run, str) else f"{run.messages / run.seconds:,.0f}/s" if run.seconds else "0 s"
+            show_progress(f"{combination}: round {number + 1} of {repeats}: {contender.name} {outcome}")
     return results

@@ -30,7 +30,7 @@ def poll(consumer: Consumer, wanted: int, watch: Stopwatch) -> tuple[int, int]:
 def consume(consumer: Consumer, wanted: int, watch: Stopwatch) -> tuple[int, int]:
     count = size = 0
     while count < wanted:
-        # No more than there are: it waits until it has as many.
+        # At most the remaining messages: `consume` waits for the full number.
         messages = consumer.consume(min(_BATCH, wanted - count), _SECONDS)
         if messages and not count:
             watch.first()

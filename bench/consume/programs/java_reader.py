@@ -37,7 +37,7 @@ def main(task: Task) -> None:
 
 
 def _command(task: Task, properties: str) -> list[str]:
-    # Numbers are to be written as in English, whatever is spoken here.
+    # English number format, regardless of the machine's locale.
     options = ["-Xmx512m", "-Duser.language=en", "-Duser.country=US", "-cp", f"{kafka_jars()}/*"]
     arguments = ["--bootstrap-server", task.bootstrap, "--topic", task.topic, "--group", task.group]
     arguments += ["--messages", str(task.messages), "--consumer.config", properties, "--hide-header"]

@@ -1,4 +1,4 @@
-"""Input and output of every contender's program, in whatever language it is written (Go's half: `go/reading`).
+"""Input and output of every contender's program. Package `go/reading` is the counterpart for programs in Go.
 
 Input: one argument, a `Task` as JSON. Output: one line of JSON, an `Outcome`; standard error is for people. A contender
 is the only member of a fresh group and starts at the oldest offset. Every other option is its client's default, so it
@@ -82,7 +82,7 @@ class Outcome:
 
     @classmethod
     def of_json(cls, text: str) -> Outcome:
-        """Raises ValueError or TypeError for what is none."""
+        """Parse an outcome. Raises ValueError or TypeError for other text."""
         return cls(**json.loads(text))
 
 

@@ -1,5 +1,5 @@
-// Package reading is input and output of the contenders in Go: the counterpart of programs/reading.py, which says what
-// each field means.
+// Package reading has the input and output of the contenders in Go. It is the counterpart of programs/reading.py, which
+// describes the fields.
 package reading
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Task is a topic to read, this program's argument.
+// Task is a topic to read: the program's only argument.
 type Task struct {
 	Bootstrap string  `json:"bootstrap"`
 	Topic     string  `json:"topic"`
@@ -34,7 +34,7 @@ type outcome struct {
 	Version          string  `json:"version"`
 }
 
-// Tally counts what has been read, and when. Its methods may be called by several goroutines.
+// Tally counts messages and bytes, and measures times. Several goroutines may call its methods.
 type Tally struct {
 	mutex              sync.Mutex
 	start, first, last time.Time
@@ -42,7 +42,7 @@ type Tally struct {
 	messages, size     int64
 }
 
-// Begin reads the task, and starts the watch.
+// Begin reads the task, and starts the stopwatch.
 func Begin() (Task, *Tally) {
 	var task Task
 	if err := json.Unmarshal([]byte(os.Args[1]), &task); err != nil {
@@ -51,7 +51,7 @@ func Begin() (Task, *Tally) {
 	return task, &Tally{start: time.Now()}
 }
 
-// First notes the time of a first message; the earliest counts.
+// First notes the time of a goroutine's first message. The earliest one counts.
 func (tally *Tally) First() {
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()
@@ -60,7 +60,7 @@ func (tally *Tally) First() {
 	}
 }
 
-// Add counts messages, the last of which has come now. It returns the number of all messages so far.
+// Add counts messages that were received now. It returns the number of all messages so far.
 func (tally *Tally) Add(messages, size int64) int64 {
 	tally.mutex.Lock()
 	defer tally.mutex.Unlock()
@@ -70,7 +70,7 @@ func (tally *Tally) Add(messages, size int64) int64 {
 	return tally.messages
 }
 
-// Report prints the outcome. The module is the client's.
+// Report prints the outcome. The module is that of the client.
 func (tally *Tally) Report(module string) {
 	text, err := json.Marshal(outcome{
 		Messages:         tally.messages,
