@@ -150,7 +150,7 @@ def _locked(app_file: TextIO) -> Iterator[TextIO]:
         try:
             fcntl.flock(app_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DemoError(f"another demo is at work on {app_file.name}; choose another --landing") from None
+            raise DemoError(f"another demo uses {app_file.name}; choose another --landing") from None
         yield app_file
 
 

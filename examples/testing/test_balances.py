@@ -50,7 +50,7 @@ async def test_payments_are_added_up_and_committed(autojump_clock: MockClock, cl
     assert feed.committed == 3
 
 
-async def test_what_is_no_payment_holds_up_nobody(autojump_clock: MockClock, claim_feed: Feeds) -> None:
+async def test_invalid_payment_is_counted_and_skipped(autojump_clock: MockClock, claim_feed: Feeds) -> None:
     feed, accounts = claim_feed("payments"), Accounts()
     balances = Balances(accounts)
     feed.send(b"not a number", key=b"ann")
@@ -61,7 +61,7 @@ async def test_what_is_no_payment_holds_up_nobody(autojump_clock: MockClock, cla
     assert (balances.refused, accounts.cents["ann"], feed.committed) == (2, 5, 3)
 
 
-async def test_payment_that_was_not_stored_comes_again(autojump_clock: MockClock, claim_feed: Feeds) -> None:
+async def test_payment_that_was_not_stored_is_repeated(autojump_clock: MockClock, claim_feed: Feeds) -> None:
     feed, accounts = claim_feed("payments"), Accounts()
     feed.send(b"1", key=b"ann")
     feed.end()
@@ -87,7 +87,7 @@ async def test_lost_membership_repeats_payments(autojump_clock: MockClock, claim
 
 
 @pytest.mark.sarameya({"payments": 4}, brokers=3)
-async def test_group_goes_on_though_its_coordinator_moves(
+async def test_group_continues_after_its_coordinator_moves(
     sarameya_clock: MockClock, sarameya_faults: EmbeddedCluster, sarameya_group: Groups
 ) -> None:
     cluster, accounts = sarameya_faults, Accounts(until=40)

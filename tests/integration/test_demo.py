@@ -122,7 +122,7 @@ async def test_second_demo_in_the_same_directory_is_refused(tmp_path: Path) -> N
         await first.until_shown("waiting for 2 members")
         async with demo(tmp_path / "second", "--landing", str(tmp_path / "landing")) as second:
             assert await second.process.wait() == 1
-        assert "another demo is at work" in second.stderr
+        assert "another demo uses" in second.stderr
         assert second.stderr.count("\n") == 1
         first.process.send_signal(signal.SIGINT)
         assert await first.process.wait() == 130
