@@ -11,14 +11,14 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
 
 /**
- * Writes the files beside it: the names of all properties of Kafka's own clients, and what java.util.Properties makes
- * of hostile.properties, a line a property, name and value in hex of UTF-8. With the jars of kafka-clients 4.1.0 and
- * its dependencies in libs/:
+ * Writes the files beside it: the names of all properties of Kafka's own clients, and the result of parsing
+ * hostile.properties with java.util.Properties: one line per property, its name and value in hex of UTF-8. With the
+ * jars of kafka-clients 4.1.0 and its dependencies in libs/:
  *
  *     java -cp 'libs/*' ConfigGolden.java > kafka_names.txt
  *     java -cp 'libs/*' ConfigGolden.java hostile.properties > hostile.txt
  *
- * A line of kafka_names.txt is tab-separated: the name, and whose it is (C: consumer, P: producer, A: admin client).
+ * A line of kafka_names.txt is tab-separated: the name, and its clients (C: consumer, P: producer, A: admin client).
  */
 public class ConfigGolden {
     public static void main(String[] args) throws IOException {
@@ -30,10 +30,10 @@ public class ConfigGolden {
         all.addAll(ProducerConfig.configNames());
         all.addAll(AdminClientConfig.configNames());
         for (String name : all) {
-            String whose = (ConsumerConfig.configNames().contains(name) ? "C" : "")
+            String clients = (ConsumerConfig.configNames().contains(name) ? "C" : "")
                 + (ProducerConfig.configNames().contains(name) ? "P" : "")
                 + (AdminClientConfig.configNames().contains(name) ? "A" : "");
-            System.out.println(name + "\t" + whose);
+            System.out.println(name + "\t" + clients);
         }
     }
 

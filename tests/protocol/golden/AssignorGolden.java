@@ -23,8 +23,8 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Writes assignors.txt: what Kafka's own assignors send as user data, and how they divide random groups. With the
- * jars of kafka-clients 4.1.0 and its dependencies in libs/:
+ * Writes assignors.txt: user data of Kafka's own assignors, and their assignments for random groups. With the jars
+ * of kafka-clients 4.1.0 and its dependencies in libs/:
  *
  *     java -cp 'libs/*' AssignorGolden.java > assignors.txt
  *
@@ -74,7 +74,7 @@ public class AssignorGolden {
         Map<String, List<TopicPartition>> previous = new TreeMap<>();
         int count = random.nextInt(7) + 1;
         for (int m = 0; m < count; m++) previous.put("m" + m, new ArrayList<>());
-        // The last may have left: what they had is nobody's.
+        // The last members may have left; their partitions have no owner.
         int gone = sticky ? random.nextInt(3) : 0;
         for (String topic : topics.keySet())
             for (PartitionInfo partition : topics.get(topic)) {
@@ -84,7 +84,8 @@ public class AssignorGolden {
         Set<String> wanted = new TreeSet<>();
         for (String id : previous.keySet()) {
             List<String> some = topics.keySet().stream().filter(t -> equal || random.nextInt(3) > 0).toList();
-            // Never none: where some subscribe to nothing and the others are alike, the sticky ones deal to all alike.
+            // At least one topic: if some members subscribe to nothing and the others to the same topics, the sticky
+            // assignors assign partitions to all members.
             List<String> subscribed = some.isEmpty() ? List.of("t0") : some;
             wanted.addAll(subscribed);
             List<TopicPartition> owned = previous.get(id);

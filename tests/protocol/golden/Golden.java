@@ -15,8 +15,8 @@ import org.apache.kafka.common.record.RecordBatch;
 import org.apache.kafka.common.record.TimestampType;
 
 /**
- * Writes the files beside it: record batches by Kafka's own classes, for our decoder to be held against, and
- * Kafka's error codes. With the jars of kafka-clients 4.1.0 and its dependencies in libs/:
+ * Writes the files beside it: record batches by Kafka's own classes, for tests of our decoder, and Kafka's error
+ * codes. With the jars of kafka-clients 4.1.0 and its dependencies in libs/:
  *
  *     java -cp 'libs/*' Golden.java > batches.txt
  *     java -cp 'libs/*' Golden.java errors > error_codes.txt
@@ -85,7 +85,7 @@ public class Golden {
         return buffer;
     }
 
-    /** What a cleaner leaves: offsets 1000, 1004 and 1007 of a batch that went to 1009. */
+    /** A batch after log compaction: offsets 1000, 1004 and 1007 of a batch that went to 1009. */
     static ByteBuffer compacted() {
         MemoryRecordsBuilder builder = MemoryRecords.builder(ByteBuffer.allocate(4096), (byte) 2,
             Compression.NONE, TimestampType.CREATE_TIME, BASE);
