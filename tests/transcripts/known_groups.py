@@ -17,10 +17,10 @@ def _forgotten(transcript: str, step: str, here: str) -> Known:
 EMBEDDED_BROKER = (
     _forgotten("*: both leave at once", "b SYNC_GROUP, looked at", "answered UNKNOWN_MEMBER_ID"),
     _forgotten("*: an administrator removes *", "b SYNC_GROUP, looked at", "answered UNKNOWN_MEMBER_ID"),
-    _forgotten("a member that joins twice in a round*", "b JOIN_GROUP*, looked at", "answered REBALANCE_IN_PROGRESS"),
-    _forgotten("a member that joins twice in a round*", "b JOIN_GROUP*, looked at #2", ABSENT),
-    _forgotten("a member that syncs twice in a round*", "b SYNC_GROUP, looked at", "answered REBALANCE_IN_PROGRESS"),
-    _forgotten("a member that syncs twice in a round*", "b SYNC_GROUP, looked at #2", ABSENT),
+    _forgotten("a member that joins twice *", "b JOIN_GROUP*, looked at", "answered REBALANCE_IN_PROGRESS"),
+    _forgotten("a member that joins twice *", "b JOIN_GROUP*, looked at #2", ABSENT),
+    _forgotten("a member that syncs twice *", "b SYNC_GROUP, looked at", "answered REBALANCE_IN_PROGRESS"),
+    _forgotten("a member that syncs twice *", "b SYNC_GROUP, looked at #2", ABSENT),
     *(
         Known(
             "Kafka does not notice that all remaining members have joined if the last join was refused, and waits for "

@@ -62,7 +62,7 @@ class Notes:
     def learn_topic(self, name: str, topic_id: uuid.UUID, *, recreated: bool = False) -> None:
         """Note the id of the play's topic `name`, or of the topic that was recreated in its place."""
         self._topic_ids[name, recreated] = topic_id
-        self.names.learn_topic(topic_id, f"{name}, made anew" if recreated else name)
+        self.names.learn_topic(topic_id, f"{name}, recreated" if recreated else name)
 
     # Requests
 

@@ -60,7 +60,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "heartbeats that are refused keep nobody alive",
+        "refused heartbeats keep no member alive",
         (
             *single("a", session=SHORT),
             Sleep(0.8),
@@ -76,7 +76,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "a member that dies begins a round",
+        "a member that dies starts a rebalance",
         (
             *single("a"),
             enter("b", session=SHORT, held=True),
@@ -110,7 +110,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "a round that waits for a dead member ends with its session",
+        "a rebalance that waits for a dead member ends with its session",
         (*single("a", session=SHORT), enter("b", held=True), Sleep(LONG_ENOUGH), Look(), describe(), heartbeat("a")),
         profiles=_PROFILES,
     ),
@@ -174,7 +174,7 @@ TRANSCRIPTS = (
         profiles=_PROFILES,
     ),
     Transcript(
-        "a member whose session ends in the middle of a round",
+        "a member whose session ends in the middle of a rebalance",
         (
             *single("a"),
             enter("b", session=SHORT, held=True),

@@ -167,7 +167,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch: of a topic that was made anew",
+        "fetch: of a topic that was recreated",
         (
             store("a", "b"),
             DeleteTopic("orders", recreate=True),

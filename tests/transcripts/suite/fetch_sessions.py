@@ -224,7 +224,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "fetch sessions: a topic that is deleted, and made anew",
+        "fetch sessions: a topic that is deleted and recreated",
         (
             store("a", "b"),
             open_session("a", {ORDERS: 0, _RETURNS: 0}),

@@ -65,7 +65,7 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "followers: before there were racks, followers answered nobody",
+        "followers: serve no fetches in versions without racks",
         (store("a", "b"), fetch("a", 0, broker=1), fetch("a", {("orders", 1): 0, ORDERS: 0}, broker=1)),
         profiles=every(Api.FETCH, last=10),
         topics=_SEVERAL,

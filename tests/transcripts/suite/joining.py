@@ -144,11 +144,11 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "a leader that joins again begins a round",
+        "a leader that joins again starts a rebalance",
         (*pair(), join("a", held=True), heartbeat("b"), join("b"), Await("a"), describe()),
     ),
     Transcript(
-        "a follower with another subscription begins a round",
+        "a follower with another subscription starts a rebalance",
         (
             *pair(),
             join("b", protocols={"range": subscription("returns")}, held=True),
@@ -161,7 +161,7 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "a member that joins twice in a round: the later join counts",
+        "a member that joins twice in a rebalance: the later join counts",
         (
             *pair(),
             enter("c", held=True),
@@ -174,7 +174,7 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "a member that syncs twice in a round: the later sync counts",
+        "a member that syncs twice in a rebalance: the later sync counts",
         (
             *single("a"),
             enter("b", held=True),
@@ -203,7 +203,7 @@ TRANSCRIPTS = (
         (enter("a"), sync("a"), sync("a", {"a": b"late"}), heartbeat("a"), describe()),
     ),
     Transcript(
-        "a round that is joined late begins another",
+        "a late join to a rebalance starts another one",
         (
             *single("a"),
             enter("b", held=True),
@@ -251,11 +251,11 @@ TRANSCRIPTS = (
         ),
     ),
     Transcript(
-        "the leader leaves in the middle of a round",
+        "the leader leaves in the middle of a rebalance",
         (*single("a"), enter("b", held=True), enter("a"), Await("b"), leave("a"), sync("b", held=True), join("b")),
     ),
     Transcript(
-        "the only one that had not joined leaves, and the round goes on",
+        "the only member that had not joined leaves, and the rebalance continues",
         (*pair(), join("a", held=True), leave("b"), Await("a"), sync("a", {"a": b"all"}), describe()),
     ),
     Transcript(

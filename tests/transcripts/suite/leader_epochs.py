@@ -111,7 +111,7 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "leader epochs: only the leader knows",
+        "leader epochs: followers refuse the request",
         (
             store("a"),
             *(epoch_end("a", 0, current=current, broker=2) for current in (-1, 0, 1)),

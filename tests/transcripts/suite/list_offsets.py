@@ -164,7 +164,7 @@ TRANSCRIPTS = (
         brokers=3,
     ),
     Transcript(
-        "list offsets: only the leader knows",
+        "list offsets: followers refuse the request",
         (
             store("a"),
             *(list_offsets("a", way, broker=2) for way in _WAYS),

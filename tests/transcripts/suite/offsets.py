@@ -47,7 +47,7 @@ TRANSCRIPTS = (
         profiles=since("2.1"),
     ),
     Transcript(
-        "all offsets at once, before that could be asked for",
+        "all offsets at once, in versions without this request",
         (fetch_offsets("a", None),),
         profiles=("lowest",),
     ),

@@ -40,7 +40,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: what comes twice is stored once",
+        "producers: a repeated batch is stored once",
         (
             init_producer("a"),
             _send(0, "a", "b"),
@@ -171,7 +171,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "producers: a new leader knows the sequences",
+        "producers: a new leader has the sequences",
         (
             init_producer("a"),
             _send(0, "a"),

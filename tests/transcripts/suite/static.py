@@ -167,7 +167,7 @@ TRANSCRIPTS = (
         profiles=since("2.3"),
     ),
     Transcript(
-        "a static member comes back in the middle of a round that it began",
+        "a static member returns in the middle of a rebalance that it started",
         (
             *_PAIR,
             join("a", instance="one", held=True),

@@ -179,7 +179,7 @@ TRANSCRIPTS = (
         topics=_TOPICS,
     ),
     Transcript(
-        "transactions: a new leader knows of them",
+        "transactions: a new leader has them",
         (
             _write("p", "a"),
             EndTransaction("p", commits=False),
