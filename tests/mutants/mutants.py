@@ -1,4 +1,4 @@
-"""Bugs that are put into a copy of the code on purpose, and the tests that must fail with each."""
+"""Deliberate bugs in a copy of the code, and the tests that must fail with each of them."""
 
 from __future__ import annotations
 
