@@ -49,6 +49,21 @@ def test_module_copied_by_the_installation_equals_the_source(module: str) -> Non
     assert is_same, f"{spec.origin} differs from runtime/{module}.py; run: make .venv/test.stamp"
 
 
+def test_subjects_of_the_last_commits_are_short() -> None:
+    """The last 50 commits count, since older ones cannot be changed any more. A shallow clone has fewer."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout")
+    log = subprocess.run(
+        ["git", "log", "--no-merges", "--max-count=50", "--format=%h %s"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    subjects = [line.partition(" ") for line in log.stdout.splitlines()]
+    assert {commit: subject for commit, _, subject in subjects if len(subject) > 72} == {}
+
+
 def test_no_committed_file_names_a_registry() -> None:
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("not a git checkout")
