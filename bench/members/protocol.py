@@ -1,4 +1,4 @@
-"""Input and output of every member program, in whatever language it is written (Go's half: `go/protocol`).
+"""Input and output of every member program. Package `go/protocol` is the counterpart for programs in Go.
 
 Input: one argument, a `MemberTask` as JSON. Output: lines of JSON, each a `Line`; standard error is for people. A
 member starts at its group's committed offsets, or at the oldest ones if there are none. It counts the messages that it

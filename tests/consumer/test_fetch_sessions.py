@@ -124,7 +124,7 @@ async def test_responses_without_records_cause_no_hot_loop(
 
     def hurry(call: Call) -> None:
         nonlocal hurries
-        if hurries:  # not for ever: a hot loop would stop the clock
+        if hurries:  # not forever: a hot loop would stop the clock
             hurries -= 1
             call.body.max_wait_ms = 0
 

@@ -143,7 +143,7 @@ async def test_metadata_of_unfinished_messages_fits_brokers_limit(autojump_clock
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_fault_46_uncaught_metadata_error_fails_the_member(autojump_clock: MockClock, strategy: str) -> None:
-    """Otherwise it would receive the same message in each generation, for ever."""
+    """Otherwise it would receive the same message in each generation, forever."""
 
     async def mark(session: Session, claim: Claim, message: Message) -> None:
         session.mark_message(message, "\ud800")

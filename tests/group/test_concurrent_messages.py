@@ -20,7 +20,7 @@ from tests.group.standalone_kit import Watched
 
 
 class Concurrent(ConsumerGroupHandler):
-    """A handler that processes each message for as many seconds as its value says, or for ever if that is `never`."""
+    """A handler that processes each message for as many seconds as its value says, or forever if that is `never`."""
 
     def __init__(self, limit: int = 10) -> None:
         self.limit = limit

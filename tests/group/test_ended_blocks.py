@@ -133,7 +133,7 @@ async def test_block_end_is_bounded_with_a_silent_coordinator(autojump_clock: Mo
 
 
 async def test_consume_of_a_closed_group_lets_other_tasks_run(autojump_clock: MockClock) -> None:
-    """Otherwise a loop around `consume()`, as users of sarama write it, would block the event loop for ever."""
+    """Otherwise a loop around `consume()`, as users of sarama write it, would block the event loop forever."""
     async with orders() as cluster, new_group(cluster) as group:
         group.close_nowait()
         with assert_checkpoints():

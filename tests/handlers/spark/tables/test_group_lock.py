@@ -45,7 +45,7 @@ def test_late_thread_waits_behind_another_group() -> None:
         first = LockingThread(lock, "b")
         assert not first.acquires(0.05)
         second = LockingThread(lock, "a")
-        assert not second.acquires(0.05), "otherwise one group could lock out the other for ever"
+        assert not second.acquires(0.05), "otherwise one group could lock out the other forever"
     assert first.acquires(10)
     assert not second.acquires(0.05)
     first.release()
