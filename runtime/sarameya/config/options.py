@@ -119,7 +119,11 @@ class Config:
     )
     request_timeout: float = seconds(30.0, "seconds to wait for an ordinary response", kafka="request.timeout.ms")
     max_response_bytes: int = size(100 * 2**20, "a response larger than this is a protocol error", low=1024)
-    retry_backoff: float = seconds(0.1, "seconds before the first retry; doubles, jittered", kafka="retry.backoff.ms")
+    retry_backoff: float = seconds(
+        0.1,
+        "seconds before the first retry; doubled before each further one, with jitter",
+        kafka="retry.backoff.ms",
+    )
     retry_backoff_max: float = seconds(
         2.0, "no retry waits longer than this many seconds", kafka="retry.backoff.max.ms"
     )
@@ -198,7 +202,8 @@ class Config:
     )
     rebalance_timeout: float = seconds(
         60.0,
-        "seconds the group waits for this member to rejoin; claims, cleanup and last commit fit in it",
+        "seconds that the group waits for this member to rejoin; "
+        "claims must drain, `cleanup` run and the last commit finish within them",
         kafka="max.poll.interval.ms",
     )
     rebalance_margin: float = seconds(

@@ -159,18 +159,24 @@ class ServiceSection:
     """The table `[service]`: the number of members, and what to do when one fails."""
 
     workers: Annotated[int, _COUNT] = 1
-    """Members to run: a process each, or tasks of one process with `in_process`."""
+    """Members of the group: a process each or, with `in_process`, tasks of one process."""
     in_process: Annotated[bool, _BOOLEAN] = False
+    """Run all members in one process."""
     on_failure: Annotated[FailurePolicy, _POLICY] = "stop"
+    """Reaction to a failed member: end the service, or restart the member with backoff.
+
+    Permanent errors end the service in either case.
+    """
     restart_backoff: Annotated[float, _SECONDS] = 1.0
     """Seconds before the first restart. They double with each failure, up to `restart_backoff_max`."""
     restart_backoff_max: Annotated[float, _SECONDS] = 60.0
+    """Longest wait before a restart, in seconds. A member that ran for longer starts at `restart_backoff` again."""
     log_format: Annotated[LogFormat, _FORMAT] = "auto"
     """The format of log lines. `auto` means text on a terminal and JSON elsewhere."""
     http: Annotated[str | None, _LISTENED] = None
     """HOST:PORT of the status page, metrics and health. Nothing is served without it."""
     http_hosts: Annotated[tuple[str, ...], _HOSTS] = ()
-    """Host names that requests may use beside addresses and this machine's own names.
+    """Host names that requests may use, in addition to addresses and this machine's own names.
 
     `orders.example.com` is one name, `*.example.com` all names below a domain, `*` any name. Give the name of a proxy,
     or the name that a monitor uses.
@@ -178,7 +184,7 @@ class ServiceSection:
     otel: Annotated[bool, _BOOLEAN] = False
     """Send metrics and spans to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT (or the like) names."""
     stall_after: Annotated[float, _SECONDS] = 300.0
-    """Seconds without progress of a partition, or of one rebalance, after which `/readyz` reports it."""
+    """Seconds without progress of a partition, or of one rebalance, after which `/readyz` responds 503."""
 
 
 SERVICE_KEYS = get_type_hints(ServiceSection)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 import attrs
@@ -67,8 +70,8 @@ values that the file does not have.
 | `SARAMEYA_HANDLER_OPTIONS_TABLE`, and likewise each option of the handler | `handler.options.table` |
 
 A variable whose name ends in `_FILE` names a file that has the value, which is how containers get their secrets:
-`SARAMEYA_HANDLER_OPTIONS_TOKEN_FILE=/run/secrets/token`. Unknown variables with the prefix `SARAMEYA_` are refused, but
-for those that Kubernetes sets for a service (`SARAMEYA_SERVICE_HOST`, `SARAMEYA_PORT` and their like).
+`SARAMEYA_HANDLER_OPTIONS_TOKEN_FILE=/run/secrets/token`. Unknown variables with the prefix `SARAMEYA_` are refused,
+except those that Kubernetes sets for a service, such as `SARAMEYA_SERVICE_HOST` and `SARAMEYA_PORT`.
 """
 
 _KAFKA = """
@@ -107,7 +110,7 @@ def page() -> str:
             "\nUnder `[config.topics.NAME]` (`TopicConfig`), for one topic:\n\n",
             _table(("option", ""), ((f"`{f.name}`", f.metadata["doc"]) for f in attrs.fields(TopicConfig))),
             "\n## The service\n\n`[service]` in an app file.\n\n",
-            _table(("key", "default", "allowed"), (_service_key(field) for field in attrs.fields(ServiceSection))),
+            _table(("key", "default", "meaning", "allowed"), _service_keys()),
             _ENVIRONMENT,
             _KAFKA,
             _table(("property", "values", ""), (_always(name) for name in ALWAYS)),
@@ -145,9 +148,23 @@ def _allowed(option: str) -> str:
     raise AssertionError(f"{option} allows any value")
 
 
-def _service_key(field: attrs.Attribute[Any]) -> tuple[str, ...]:
-    _, rule = get_args(get_type_hints(ServiceSection, include_extras=True)[field.name])
-    return f"`{field.name}`", _default(field.default), rule.allowed.removeprefix("must be ")
+def _service_keys() -> Iterable[tuple[str, ...]]:
+    kinds, docs = get_type_hints(ServiceSection, include_extras=True), _attribute_docs(ServiceSection)
+    for field in attrs.fields(ServiceSection):
+        _, rule = get_args(kinds[field.name])
+        yield f"`{field.name}`", _default(field.default), docs[field.name], rule.allowed.removeprefix("must be ")
+
+
+def _attribute_docs(kind: type) -> dict[str, str]:
+    """Return the docstrings of a class's attributes, each as one line. Python keeps them only in the source."""
+    [definition] = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    docs: dict[str, str] = {}
+    for before, statement in pairwise(definition.body):
+        match before, statement:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+    return docs
 
 
 def _default(value: Any) -> str:
