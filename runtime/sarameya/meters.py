@@ -32,7 +32,7 @@ BYTES = tuple(float(2**power) for power in range(12, 31, 2))
 """Upper bounds of the buckets of bytes in a write to a table: from 4 KiB to a GiB."""
 REBALANCE_REASONS = {
     "first_join": "the member was not in the group: it starts, or has subscribed again after it left",
-    "own_wish": "the member has changed its subscription, finished a revocation, or ended its session",
+    "own_wish": "requested by the member: it has changed its subscription, finished a revocation, or ended its session",
     "group_changed": "other members joined or left, or topics changed",
     "member_forgotten": "the coordinator does not know the member any more: the group has removed it",
     "generation_dropped": "the group has continued without the member",

@@ -15,7 +15,7 @@ from sarameya.model import TopicPartition
 class Activity(StrEnum):
     """Present activity of a partition. If several apply, the first of them in this list is used."""
 
-    GIVING_UP = "giving up"
+    REVOKING = "giving up"  # the value is in others' dashboards
     """The partition is being revoked: its claim drains, or has ended while its last commit is not done yet."""
     PAUSED = "paused"
     """The user has paused the partition."""

@@ -240,7 +240,7 @@ async def test_backpressure_counts_until_its_claim_ends(autojump_clock: MockCloc
         member.group.close_nowait()
         await trio.sleep(3)
         current = status(member)
-        assert current.activity is Activity.GIVING_UP
+        assert current.activity is Activity.REVOKING
         assert 32 <= current.backpressured_seconds <= trio.current_time() - began + 0.2
         found = samples(registry_of(member.group))
         assert value(found, "sarameya_partition_backpressured_seconds", topic="orders") == current.backpressured_seconds

@@ -73,7 +73,9 @@ def test_exactly_the_existing_paths_are_listed() -> None:
 
 def test_all_states_are_listed_in_order() -> None:
     table = PAGE.partition("| state | meaning |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == [str(activity) for activity in Activity]
+    assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == [
+        activity.name.lower().replace("_", " ") for activity in Activity
+    ]
 
 
 def test_named_settings_exist() -> None:

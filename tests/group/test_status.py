@@ -94,7 +94,7 @@ async def test_status_shows_how_long_a_handler_is_busy(autojump_clock: MockClock
         member.group.close_nowait()
         await trio.sleep(3)
         one = zero(member.group.status())
-        assert (one.activity, round(one.seconds)) == (Activity.GIVING_UP, 3)
+        assert (one.activity, round(one.seconds)) == (Activity.REVOKING, 3)
         handler.go_on.set()
         await member.ended.wait()
 
@@ -245,7 +245,7 @@ async def test_status_is_giving_up_until_the_session_ends(autojump_clock: MockCl
         await handler.until(lambda: handler.calls[-1] == "cleanup")
         await trio.sleep(5)
         for one in member.group.status().partitions:
-            assert (one.activity, round(one.seconds)) == (Activity.GIVING_UP, 5)
+            assert (one.activity, round(one.seconds)) == (Activity.REVOKING, 5)
         assert zero(member.group.status()).marked == 3
         await member.ended.wait()
 
@@ -276,7 +276,7 @@ async def test_status_is_giving_up_only_for_revoked_partitions(
         await trio.sleep(5)
         doing = {one.partition: (one.activity, round(one.seconds)) for one in member.group.status().partitions}
         (revoked,) = handler.revoked
-        assert doing.pop(revoked) == (Activity.GIVING_UP, 5)
+        assert doing.pop(revoked) == (Activity.REVOKING, 5)
         assert [activity for activity, _ in doing.values()] == [Activity.FETCHING]
         await other.close()
         await member.close()

@@ -235,7 +235,7 @@ def _landings(members: Iterable[MemberSnapshot]) -> Iterator[Metric]:
     rows = HistogramMetricFamily("sarameya_landing_rows", "Rows of each landing.", labels=_TOPIC)
     size = HistogramMetricFamily("sarameya_landing_size_bytes", "Bytes of each landing.", labels=_TOPIC)
     failures = CounterMetricFamily("sarameya_landing_failures", "Failed attempts to land.", labels=_TOPIC)
-    letters = CounterMetricFamily("sarameya_dead_letters", "Records that were set aside.", labels=_TOPIC)
+    letters = CounterMetricFamily("sarameya_dead_letters", "Records written to the dead letters.", labels=_TOPIC)
     gone = CounterMetricFamily("sarameya_offsets_gone", "Offsets deleted before they were read.", labels=_TOPIC)
     requests = CounterMetricFamily(
         "sarameya_store_requests",

@@ -271,7 +271,7 @@ async def test_stopping_and_stopped_service_is_shown(tmp_path: Path, browser: Br
         service.process.send_signal(signal.SIGINT)
         await page.until_text("#ready", "stopping")
         await page.until_text("#states", "SIGINT")
-        await page.until_rows("partitions", lambda rows: rows[0]["State"].startswith("giving up"))
+        await page.until_rows("partitions", lambda rows: rows[0]["State"].startswith("revoking"))
         assert (await service.answer("/readyz"))[0] == 503
         with trio.fail_after(20):
             assert await service.process.wait() == 0

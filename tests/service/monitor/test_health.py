@@ -72,7 +72,7 @@ def test_frozen_broker_is_detected_after_its_last_response(watch: Watch) -> None
         assert watch.update(worker_status(partition(asked_seconds=float(second)))).is_ready
         watch.now += 1
     why = "no answer of broker 1"
-    for attempts, tries in ((0, "try 3,"), (5, "try 3 of 5,")):
+    for attempts, tries in ((0, "attempt 3,"), (5, "attempt 3 of 5,")):
         tried = {"attempt": 3, "attempts": attempts, "seconds": 31.0, "reason": why, "asked_seconds": 61.0}
         assert watch.update(worker_status(partition(Activity.RETRYING, **tried))).not_ready == (
             f"orders-0: no progress for 61 s: retrying, {tries} for 31 s: {why}",
@@ -148,8 +148,8 @@ def test_member_that_left_is_not_ready_and_has_to_join_first(watch: Watch, state
 
 
 def test_member_that_revokes_partitions_is_ready(watch: Watch) -> None:
-    assert watch.update(worker_status(partition(Activity.GIVING_UP, seconds=4.0), state="REVOKING")) == ready(
-        ("orders-0: giving up for 4 s",)
+    assert watch.update(worker_status(partition(Activity.REVOKING, seconds=4.0), state="REVOKING")) == ready(
+        ("orders-0: revoking for 4 s",)
     )
 
 

@@ -32,7 +32,7 @@ JOINING = HealthProblem("not ready", 1, "no member of g", "no member of g: prepa
 def logged(
     problem_log: ProblemLog, *found: HealthProblem, until: float, since: float = 0.0
 ) -> list[tuple[float, bool]]:
-    """Return the times of log lines for problems that last from `since` to `until`, and whether each says "over"."""
+    """Return the times of log lines for problems from `since` to `until`, and whether each says "resolved"."""
     times = range(int(since), int(until) + 1, int(INTERVAL))
     return [(now, change.is_over) for now in times for change in problem_log.update(found, now)]
 

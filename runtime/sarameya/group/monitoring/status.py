@@ -102,7 +102,7 @@ def owned_status(partition: TopicPartition, offsets: OffsetManager, over_for: fl
     marked, committed = offsets.ledger.known(partition)
     return PartitionStatus(
         partition=partition,
-        activity=Activity.STARTING if over_for is None else Activity.GIVING_UP,
+        activity=Activity.STARTING if over_for is None else Activity.REVOKING,
         seconds=over_for or 0.0,
         marked=marked,
         committed=committed,
@@ -115,7 +115,7 @@ def _doing(claim: Claim, feed: FeedState, offsets: OffsetManager) -> Doing:
     # The handler's reported activity, as the reason for the delay.
     why = "" if reported is None else f"{reported.activity} {reported.reason}".rstrip()
     if claim.has_ended:
-        return Doing(Activity.GIVING_UP, consumer.stopped_at, why, 0)
+        return Doing(Activity.REVOKING, consumer.stopped_at, why, 0)
     if consumer.is_paused:
         return Doing(Activity.PAUSED, consumer.stopped_at, "", 0)
     if consumer.is_backpressured:

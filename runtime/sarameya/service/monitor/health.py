@@ -166,12 +166,13 @@ def _of_partitions(
 
 
 def _activity_text(row: PartitionStatus) -> str:
-    """Return a partition's activity as text: `retrying, try 3 of 5, for 12 s: not the leader`."""
+    """Return a partition's activity as text: `retrying, attempt 3 of 5, for 12 s: not the leader`."""
     most = f" of {row.attempts}" if row.attempts else ""
-    tries = f", try {row.attempt}{most}," if row.attempt else ""
+    attempt = f", attempt {row.attempt}{most}," if row.attempt else ""
     since = "" if row.activity is Activity.STARTING else f" for {row.seconds:.0f} s"  # its time is unknown
     why = f": {row.reason}" if row.reason else ""
-    return f"{row.activity}{tries}{since}{why}"
+    name = "revoking" if row.activity is Activity.REVOKING else row.activity
+    return f"{name}{attempt}{since}{why}"
 
 
 def _why_not_started(member: WorkerStatus) -> str:

@@ -108,7 +108,7 @@ def log_problems(changes: Iterable[ProblemChange]) -> None:
 
 def _text(change: ProblemChange) -> str:
     if change.is_over:
-        return f"over after {change.seconds:.0f} s: {change.problem.about}"
+        return f"resolved after {change.seconds:.0f} s: {change.problem.about}"
     return f"{change.problem.kind}: {change.problem.line}"
 
 
