@@ -153,7 +153,7 @@ def test_changed_rows_are_found_in_their_link(lake: Lake) -> None:
     proved, found = lake.verify()
     assert (proved, found) == (False, {(Code.ROWS_MISSING, str(KEY))})
     [finding] = [f for f in verify_table(lake.spark, lake.table) if f.severity is not Severity.NOTE]
-    assert "link 2, offsets [4, 9): 1 row of its 5 deleted since, or lost" in finding.text
+    assert "link 2, offsets [4, 9): 1 of its 5 rows was deleted later, or lost" in finding.text
 
     lake.spark.sql(f"INSERT INTO {lake.sql} SELECT * FROM {lake.sql} WHERE partition = 1 AND offset = 2")
     twice = {(Code.ROWS_EXTRA, str(OTHER)), (Code.OFFSETS_REPEATED, str(OTHER))}

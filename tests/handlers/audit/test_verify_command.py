@@ -89,9 +89,8 @@ def test_accepted_finding_is_printed_and_the_table_proved(table: ParquetTable, o
         "warehouse  orders          0        9          7             0        0        2     0               0  "
         "      0",
         "",
-        "accepted  rows-missing: warehouse/orders-0: link 2, offsets [4, 9): 2 rows of its 5 deleted "
-        "since, or lost; if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its "
-        "group",
+        "accepted  rows-missing: warehouse/orders-0: link 2, offsets [4, 9): 2 of its 5 rows were deleted later, "
+        "or lost; if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its group",
         "",
         "PROVED: 1 chain, 2 links, 7 rows counted, except for 1 finding that you accept",
     ]

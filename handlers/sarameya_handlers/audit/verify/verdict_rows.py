@@ -55,10 +55,11 @@ def _linked(link: Link, count: Count) -> Iterator[Finding]:
     if link.expected_rows == expected:  # a duplicate must not hide that another record has no row
         missing = max(missing, expected - count.offsets)
     if missing > 0:
+        were = "was" if missing == 1 else "were"
         yield Finding(
             code=Code.ROWS_MISSING,
             where=where,
-            text=f"{at}: {amount(missing, 'row')} of its {expected:,} deleted since, or lost",
+            text=f"{at}: {missing:,} of its {amount(expected, 'row')} {were} deleted later, or lost",
             remedy="if they were deleted on purpose, --accept rows-missing; else restore the table, rewind its group",
         )
     if count.rows > expected:
