@@ -36,18 +36,20 @@ __all__ = [
     "sarameya_tcp_cluster",
 ]
 
-_MARKER = "sarameya(topics, brokers=1, **options): what the test's sarameya_cluster has, as for EmbeddedCluster"
+_MARKER = (
+    "sarameya(topics, brokers=1, **options): topics and options of the test's sarameya_cluster, as for EmbeddedCluster"
+)
 
 _NO_VIRTUAL_TIME = """\
-sarameya_cluster is in memory, where no time may pass but by a mock clock, and pytest-trio takes one from the test's own
-arguments only: write `async def {test}(sarameya_clock, ...)` (or autojump_clock), not a fixture that asks for it"""
+sarameya_cluster is in memory and needs a mock clock. pytest-trio accepts a clock only as an argument of the test
+itself: write `async def {test}(sarameya_clock, ...)` (or autojump_clock). A fixture that requests it has no effect"""
 
 _VIRTUAL_TIME = """\
-{fixture} is reached over TCP, which takes real time, and this test's clock jumps over it: write
-`async def {test}(sarameya_clock, ...)`, which is real time there, or ask for no clock"""
+{fixture} uses TCP and real time, but this test has a mock clock. Write `async def {test}(sarameya_clock, ...)`,
+which is a real clock over TCP, or remove the clock"""
 
 _NO_TRIO = """\
-{fixture} lives on trio, and another event loop runs {test}: have pytest-trio run it
+{fixture} needs trio, but {test} runs on another event loop: run it with pytest-trio
 (pip install pytest-trio, and trio_mode = true or @pytest.mark.trio)"""
 
 
@@ -65,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="what ids and delays are drawn by, the same ones in every run (default: 0)",
+        help="seed of the random ids and delays; the same seed gives the same values (default: 0)",
     )
 
 
@@ -121,11 +123,11 @@ async def sarameya_tcp_cluster(request: pytest.FixtureRequest) -> AsyncIterator[
 
 @pytest.fixture
 async def sarameya_faults(sarameya_cluster: EmbeddedCluster) -> AsyncIterator[EmbeddedCluster]:
-    """Yield `sarameya_cluster`; fail the test if one of its faults has not struck by the end."""
+    """Yield `sarameya_cluster`; fail the test if one of its faults has not occurred by the end."""
     yield sarameya_cluster
     if armed := sarameya_cluster.faults:
         sarameya_cluster.clear_faults()
-        pytest.fail("\n".join(["these faults have never struck:", *map(repr, armed)]), pytrace=False)
+        pytest.fail("\n".join(["these faults were set up, but did not occur:", *map(repr, armed)]), pytrace=False)
 
 
 @pytest.fixture
