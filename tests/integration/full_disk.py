@@ -47,7 +47,7 @@ class RetryLog(logging.Handler):
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "the next try is in" in (text := record.getMessage()):
+        if "retrying in" in (text := record.getMessage()):
             self.messages.append(text)
 
 

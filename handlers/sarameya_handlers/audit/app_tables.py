@@ -30,7 +30,9 @@ def tables_of_app(app: App, options: Mapping[str, Any], place: Callable[[], Clus
         SarameyaError: The cluster does not respond.
     """
     if app.handler.name != "spark":
-        raise ConfigError("handler.name", app.handler.name, "must be 'spark' to know its tables: name a TABLE")
+        raise ConfigError(
+            "handler.name", app.handler.name, "must be 'spark', the only handler with tables; or name a TABLE"
+        )
     target = table_of({**app.handler.options, **options})
     if not isinstance(target, TopicTables):
         return [target]

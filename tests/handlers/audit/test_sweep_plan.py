@@ -161,7 +161,7 @@ def test_sweep_removes_nothing_if_a_chain_cannot_be_restated(
     table.may_land = False
     capsys.readouterr()
     assert main(["sweep", "fake", "--quiet", "--older-than", "1d", "--execute"]) == 1
-    assert "link 2 of warehouse/orders-0 [4, 9) could not be restated, so nothing is removed" in capsys.readouterr().err
+    assert "no empty link could be appended after link 2 of warehouse/orders-0 [4, 9), so" in capsys.readouterr().err
     assert [leftover.name for leftover in table.listed_leftovers] == ["old", "young"]
 
 
@@ -172,7 +172,7 @@ def test_chains_are_restated_in_jobs_of_limited_size() -> None:
     sweep_command.restate_heads(None, table, heads, NOW)  # type: ignore[arg-type]
     assert [len(table.chains[key]) for key in keys] == [2] * 5
     table.may_land = False
-    with pytest.raises(LandingError, match="could not be restated"):
+    with pytest.raises(LandingError, match="no empty link could be appended"):
         sweep_command.restate_heads(None, table, [table.chains[keys[0]][-1]], NOW)  # type: ignore[arg-type]
 
 

@@ -63,7 +63,7 @@ WRONG = [
     (["sweep", "missing", "--older-than", "2d"], 2, "missing does not exist: name the table as "),
     (["sweep", "missing", "--older-than", "1s"], 2, "--force allows it"),
     (["compact", "missing"], 2, "missing does not exist: name the table as "),
-    (["compact", "delta:/x"], 2, "by its own means"),
+    (["compact", "delta:/x"], 2, "its format's own commands"),
     (["rewind", "a-file", "--to-head", *UNREACHABLE], 2, "a-file is not a directory: "),
     (["rewind", "missing", "--to-head", "--quiet", *UNREACHABLE], 2, "TABLE = 'missing': the directory "),
     (

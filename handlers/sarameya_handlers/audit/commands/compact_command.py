@@ -64,8 +64,8 @@ async def _compact_all(args: argparse.Namespace, tables: Sequence[Table]) -> lis
         if isinstance(table, ParquetTable):
             done = await _compact(table, args.file_size, progress)
             return TableResult(_text(table.name, done), _document(table.name, done), done.was_first)
-        means = _OTHERS[table.name.partition(":")[0]]
-        reason = f"is not a Parquet table: compact it by its own means, which keep its chains: {means}"
+        commands = _OTHERS[table.name.partition(":")[0]]
+        reason = f"is not a Parquet table: use its format's own commands, which keep the chains: {commands}"
         if args.table is not None:
             raise HandlerError(f"{table.name} {reason}")
         return TableResult(f"{table.name} {reason}", {"table": table.name, "skipped": reason})

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Set the committed offsets of the groups that land in the table back to an older version of it. Stop the "
         "members first; run it before or after the table is restored to that version. Restore the table itself with "
-        "the means of its format. Without --execute, only show the plan."
+        "its format's own command. Without --execute, only show the plan."
     )
     parser.epilog = epilog(
         "sarameya rewind delta:/lake/orders --to-version 41 --app landing.toml",

@@ -154,7 +154,9 @@ def restate_heads(spark: SparkSession, table: Table, heads: Sequence[Link], now:
         found = table.heads(spark, [head.key for head in batch])
         for head in batch:
             if head.key not in found or found[head.key].number <= head.number:
-                raise LandingError(f"{head} could not be restated, so nothing is removed; try again")
+                raise LandingError(
+                    f"no empty link could be appended after {head}, so nothing is removed; run the command again"
+                )
 
 
 class _NoRows:

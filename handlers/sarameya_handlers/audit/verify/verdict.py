@@ -19,7 +19,7 @@ from sarameya_handlers.audit.verify.verdict_rows import row_findings
 from sarameya_handlers.audit.wording import age, amount, offsets, place_of, records_of
 from sarameya_handlers.landing.links import UNKNOWN_COUNT, Kind, Link
 
-_RESTORE = "restore the table from before that was done, and rewind its group"
+_RESTORE = "restore the table to a version before this change, and rewind its group"
 
 
 def judge(facts: Facts, accept: Collection[Code] = ()) -> list[Finding]:

@@ -78,7 +78,9 @@ class Compactions:
         """
         self.put(Compaction(number, attempt_of(number), (), ()))
         if (found := self.get(number)) is None:
-            raise OSError(errno.EAGAIN, "nobody could put it; try again", f"{self._store.place}/{_name(number)}")
+            raise OSError(
+                errno.EAGAIN, "it could not be written; run the command again", f"{self._store.place}/{_name(number)}"
+            )
         return found
 
     def unfinished(self) -> list[str]:

@@ -154,7 +154,7 @@ class Manifests:
         try:
             self._store.put_over(f"{directory}/{_HEAD}", str(number).encode())
         except OSError as error:
-            logger.info("%s: no hint for link %d, which only costs time: %s", directory, number, error)
+            logger.info("%s: no hint was written for link %d, so searches take longer: %s", directory, number, error)
 
     def _hinted(self, directory: str) -> int:
         with suppress(OSError, ValueError):

@@ -35,7 +35,7 @@ def creation(name: str, columns: Columns) -> bytes:
     if special := [*_special(columns), *further_requirements(TableDetail(location=""), columns)]:
         raise HandlerError(
             f"{name}: a table with {', '.join(special)} needs commits of Spark, and on S3 these are safe only if one "
-            "driver makes all of them. Cast or rename the column in the transform; or say so by single_driver = true"
+            "driver makes all of them. Cast or rename the column in the transform; or set single_driver = true"
         )
     now = time.time_ns() // 1_000_000
     actions: list[dict[str, Any]] = [

@@ -239,7 +239,7 @@ def _describe(error: Exception) -> str:
     if condition == "INVALID_HANDLE.SESSION_CLOSED":
         return "has closed our session, which was idle for too long"
     if condition.startswith(_UNKNOWN_SESSION) or isinstance(error, PySparkAssertionError):
-        return "no longer knows our session: it was restarted"
+        return "has lost our session: it was restarted"
     return f"does not answer ({_one_line(error)})"
 
 

@@ -180,7 +180,10 @@ def _find_poison(pending: PendingLink, probes: _Probes, limit: int, memory: Sear
         bad |= _bisect(pending, rest, fault, probes, limit - len(bad), memory)
         rest = _without(pending.records, bad)
         if rest.num_rows and (fault := probes.fault(rest)) is not None:
-            raise _failure(fault, f"{pending.link}: without the {len(bad)} records that fail, others do: {fault.error}")
+            text = (
+                f"{pending.link}: after the {len(bad)} failing records were removed, other records fail: {fault.error}"
+            )
+            raise _failure(fault, text)
     return Poison(dict(sorted(bad.items())), rest)
 
 
@@ -299,7 +302,8 @@ def _bisect(
     except TogetherError as error:
         count = error.high - error.low
         raise _failure(
-            error.error, f"{pending.link}: {count} records fail together, though none does alone: {error.error.error}"
+            error.error,
+            f"{pending.link}: {count} records fail as one batch, but each one succeeds alone: {error.error.error}",
         ) from None
     offsets = records["offset"]
     for place, found in failing:

@@ -215,7 +215,8 @@ class FlushScheduler:
             scope.cancel()
         if timeout.cancelled_caught:
             logger.info(
-                "%s has not stored the heads of its chains in time; this is harmless as long as it keeps their links",
+                "%s has not stored the heads of its chains in time; harmless unless the table's history expires before "
+                "the next start",
                 self._table.name,
             )
 

@@ -186,7 +186,7 @@ class LinkAppender:
             )
             self._scheduler.warn_of_growth(self._session)
         else:
-            logger.warning("%s: another owner was first, with %s", link, winner)
+            logger.warning("%s: another owner has appended %s first", link, winner)
 
     def _notify(self, link: Link, event: Callable[..., Event]) -> None:
         """Notify observers, if the link has records. Links that only record offsets have no such events."""

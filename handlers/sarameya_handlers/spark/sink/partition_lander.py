@@ -173,8 +173,10 @@ class PartitionLander:
         left = trio.current_effective_deadline() - trio.current_time()
         usual, before = self._scheduler.usual_seconds, self._scheduler.flushes_ahead
         if left < MARGIN * usual * (1 + before):
-            waits = f", and waits for as long as {before} of them" if before else ""
-            logger.info("%s: a flush usually takes %.1f s%s, %.1f s are left", problem, usual, waits, left)
+            text = (
+                "%s: not enough time for a flush, which usually takes %.1f s (flushes before it: %d): %.1f s are left"
+            )
+            logger.info(text, problem, usual, before, left)
             return False
         return True
 
@@ -188,7 +190,7 @@ class PartitionLander:
         if self._session.is_lost:
             return
         if head is not None and after is not None and wall_clock() - head.tried_at > after * 1000:
-            logger.info("%s is restated before the table forgets it", head)
+            logger.info("%s: an empty link is appended, before the table's history of this link expires", head)
             await self._append(lambda _: self._propose(head.to_offset, head.to_offset, kind=Kind.RESTATED), None)
 
     async def _flush(self, collected: CollectedBatch) -> None:

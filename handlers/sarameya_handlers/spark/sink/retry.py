@@ -42,14 +42,14 @@ class FlushRetry:
         Raises:
             LandingError: The error does not pass, or the time limit is reached.
         """
-        cause = cause_of(error) if error else "no reason is known"
+        cause = cause_of(error) if error else "unknown reason"
         if self.gives_up:
             self._check(problem, cause, error)
         # A wait without an end must not fill the log.
         is_news = self.gives_up or self._delay < self._max_delay or cause != self._last_cause
         self._last_cause = cause
         level = logging.WARNING if is_news else logging.DEBUG
-        logger.log(level, "%s, the next try is in %.1f s: %s", problem, self._delay, cause)
+        logger.log(level, "%s; retrying in %.1f s: %s", problem, self._delay, cause)
         self._attempts += 1
         with self._reported(f"{problem}: {cause}"):
             if self._ended.is_set():
@@ -65,7 +65,7 @@ class FlushRetry:
             failure.permanent = isinstance(error, SarameyaError) and error.permanent
             raise failure from error
         if waited + self._delay > self.time_limit:
-            raise LandingError(f"{problem}, after {waited:.0f} s of trying: {cause}") from error
+            raise LandingError(f"{problem}; retries failed for {waited:.0f} s: {cause}") from error
 
     def _reported(self, reason: str) -> AbstractContextManager[None]:
         if self._report is None:

@@ -171,7 +171,7 @@ class ForeachBatch(Table):
         raise HandlerError(f"{self.name}: its chains cannot be listed")
 
     def read(self, spark: SparkSession, version: str | None = None) -> DataFrame:
-        raise HandlerError(f"{self.name}: only foreach_batch knows where its rows are")
+        raise HandlerError(f"{self.name}: the rows of a callback cannot be read here")
 
     def heads_at(self, spark: SparkSession, version: str) -> dict[ChainKey, Link]:
         raise HandlerError(f"{self.name}: keeps no versions")

@@ -140,10 +140,10 @@ def test_kill_closes_open_channels() -> None:
     [
         (REFUSED, "does not answer (Failed to connect to remote host: Connection refused)"),
         (CLOSED, "has closed our session, which was idle for too long"),
-        (CHANGED, "no longer knows our session: it was restarted"),
-        (NO_SESSION, "no longer knows our session: it was restarted"),
-        (NOT_FOUND, "no longer knows our session: it was restarted"),
-        (ANOTHER_SERVER, "no longer knows our session: it was restarted"),
+        (CHANGED, "has lost our session: it was restarted"),
+        (NO_SESSION, "has lost our session: it was restarted"),
+        (NOT_FOUND, "has lost our session: it was restarted"),
+        (ANOTHER_SERVER, "has lost our session: it was restarted"),
     ],
 )
 def test_death_of_the_server_is_described_by_its_cause(error: Exception, expected: str) -> None:

@@ -320,14 +320,16 @@ def test_tolerance_is_a_share_with_a_minimum(count: int, most: int) -> None:
 
 def test_unexplained_joint_failure_may_pass(tmp_path: Path) -> None:
     fake = Fake(tmp_path, failure=lambda table: unknown(0) if table.num_rows > 30 else None)
-    with pytest.raises(LandingError, match=r"records fail together, though none does alone: .*crashed") as caught:
+    with pytest.raises(
+        LandingError, match=r"records fail as one batch, but each one succeeds alone: .*crashed"
+    ) as caught:
         fake.find(records(100))
     assert caught.value.passes, "the cause may be over by now"
 
 
 def test_explained_joint_failure_is_permanent(tmp_path: Path) -> None:
     fake = Fake(tmp_path, failure=lambda table: malformed(0) if table.num_rows > 30 else None)
-    with pytest.raises(LandingError, match="records fail together, though none does alone") as caught:
+    with pytest.raises(LandingError, match="records fail as one batch, but each one succeeds alone") as caught:
         fake.find(records(100))
     assert not caught.value.passes
 
@@ -343,7 +345,9 @@ def test_joint_failure_is_reported_despite_bad_records(tmp_path: Path) -> None:
     def pair(table: pa.Table) -> Exception | None:
         return unknown(0) if {FROM + 2, FROM + 90} <= set(table["offset"].to_pylist()) else None
 
-    with pytest.raises(LandingError, match=r"without the 1 records that fail, others do|fail together"):
+    with pytest.raises(
+        LandingError, match=r"after the 1 failing records were removed, other records fail|fail as one batch"
+    ):
         Fake(tmp_path, {FROM + 3}, failure=pair).find(records(100))
 
 

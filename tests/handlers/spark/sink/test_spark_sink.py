@@ -314,7 +314,7 @@ async def test_failure_beyond_the_retry_limit_is_raised(
     table: FakeTable, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     session = FakeSession()
-    expected = r"^link 1 of sarameya/orders-0 \[0, 10\) did not land, after \d+ s of trying: OSError: disk full$"
+    expected = r"^link 1 of sarameya/orders-0 \[0, 10\) did not land; retries failed for \d+ s: OSError: disk full$"
     claim = FakeClaim()
     claim.send(batch(0, 10))
     async with sink_to(table, retry_for=60.0) as sink:
@@ -369,7 +369,7 @@ async def test_flush_that_lost_the_race_continues_after_the_winner(
     await consume(sink_to(table), session, claim_of([batch(0, 10), batch(10, 10)]))
     assert table.offsets == [list(range(14)), list(range(14, 20))]
     assert session.marks == [("orders", 0, 14), ("orders", 0, 20)]
-    assert "another owner was first, with link 1 of sarameya/orders-0 [0, 14)" in caplog.text
+    assert "another owner has appended link 1 of sarameya/orders-0 [0, 14) first" in caplog.text
 
 
 async def test_flush_that_partly_lost_the_race_lands_the_rest(table: FakeTable) -> None:
@@ -550,7 +550,8 @@ async def test_claim_without_time_for_a_flush_leaves_its_records(
             claim.end()
     assert session.marks == [("orders", 0, 10)]
     assert trio.current_time() == 61
-    assert "5 rows are left to the next owner: a flush usually takes 50.0 s, 61.0 s are left" in caplog.text
+    assert "5 rows are left to the next owner: not enough time for a flush, which usually takes 50.0 s" in caplog.text
+    assert ": 61.0 s are left" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -580,9 +581,9 @@ async def test_claims_ending_together_flush_as_time_allows(
     assert not nursery.cancel_scope.cancelled_caught
     assert len(table.offsets) == 7 + landed
     assert cancellation_logs(caplog) == [], "no flush starts that has no time to end"
-    assert caplog.text.count("4 rows are left to the next owner: a flush usually takes 1") == 7 - landed
+    assert caplog.text.count("4 rows are left to the next owner: not enough time") == 7 - landed
     if shared == 1:
-        assert "10.0 s, and waits for as long as 2 of them, 27.0 s are left" in caplog.text
+        assert "10.0 s (flushes before it: 2): 27.0 s are left" in caplog.text
 
 
 async def test_ending_claim_waits_for_a_running_flush(table: FakeTable, autojump_clock: MockClock) -> None:
@@ -883,12 +884,12 @@ async def test_failed_head_lookup_is_retried(
         await consume_in(sink, FakeSession(), claim_of([batch(10, 5)]), CommittedOffset(0))
     assert trio.current_time() == 0.5 + 1 + 2
     assert table.offsets == [list(range(10)), list(range(10, 15))]
-    expected = "fake:table: the heads of its chains cannot be read, the next try is in 0.5 s: the server is gone"
+    expected = "fake:table: the heads of its chains cannot be read; retrying in 0.5 s: the server is gone"
     assert expected in caplog.text
 
 
 async def test_head_lookup_beyond_the_retry_limit_ends_the_session(table: FakeTable, autojump_clock: MockClock) -> None:
-    expected = r"^fake:table: the heads of its chains cannot be read, after \d+ s of trying: OSError: 503 Slow Down$"
+    expected = r"^fake:table: the heads of its chains cannot be read; retries failed for \d+ s: OSError: 503 Slow Down$"
     table.unknown_heads = [OSError("503 Slow Down")] * 100
     async with sink_to(table, retry_for=60.0) as sink:
         with pytest.raises(LandingError, match=expected):
@@ -1072,7 +1073,7 @@ async def test_lasting_failure_of_the_poison_search_ends_the_session(tmp_path: P
 
     claim = FakeClaim()
     claim.send(poisoned_batch(0, 3))
-    expected = r"\[0, 10\) did not land, after \d+ s of trying: ConnectError: the registry does not answer"
+    expected = r"\[0, 10\) did not land; retries failed for \d+ s: ConnectError: the registry does not answer"
     with pytest.raises(LandingError, match=expected):
         await consume(sink_to(Troubled(tmp_path), retry_for=60.0), FakeSession(), claim)
     assert 30 < trio.current_time() <= 60
@@ -1106,7 +1107,7 @@ async def test_partition_waits_for_its_dead_letters(
         await trio.sleep(10)
         assert (dead.letters, table.chains, session.marks) == ([], {}, [])
     assert dead.fails < 10**6 - 30
-    assert "cannot write 1 dead letters; the partition waits, the next try is in 30.0 s" in caplog.text
+    assert "cannot write 1 dead letters; the partition waits; retrying in 30.0 s" in caplog.text
     dead.fails = 0
     await trio.sleep(31)
     assert dead.letters == [(3, b"bad")]
