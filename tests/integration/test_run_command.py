@@ -230,7 +230,7 @@ async def test_two_workers_share_the_partitions_and_both_leave(tmp_path: Path) -
             assert await running.process.wait() == 0
         assert committed(cluster) == 10
         assert cluster.describe_group("g").members == ()
-    message = "asked to stop by the supervisor: stopping"
+    message = "stop requested by the supervisor: stopping"
     assert sorted(line["worker"] for line in running.log if line["message"] == message) == [1, 2]
     assert not [line for line in running.log if "end of input" in line["message"]]
     assert sorted(line["worker"] for line in running.log if "started (pid" in line["message"]) == [1, 2]
@@ -407,8 +407,8 @@ async def test_ctrl_c_on_a_terminal_drains_every_worker_quietly(tmp_path: Path) 
                 assert await running.ended() == 0
         assert cluster.describe_group("g").members == ()
     assert running.shown.count("SIGINT: stopping") == 1
-    assert running.shown.count("asked to stop by the supervisor: stopping") == 2
-    assert running.shown.count(" worker=1 asked to stop by the supervisor: stopping") == 1
+    assert running.shown.count("stop requested by the supervisor: stopping") == 2
+    assert running.shown.count(" worker=1 stop requested by the supervisor: stopping") == 1
     lines = running.shown.splitlines()
     assert all(re.match(r"(\^C)?[0-9: .-]{23} (INFO|WARNING) ", line) for line in lines), running.shown
 

@@ -265,7 +265,7 @@ class Fetcher:
             self.read([consumer])
             return
         consumer.source.use(node_id, until)
-        self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader names it as nearer"))
+        self._observer(ReadReplicaChanged(consumer.partition, node_id, "the leader reports it as the nearer replica"))
         self._read_from(consumer, node_id)
 
     # -- changes that only metadata reports -----------------------------------------------------------

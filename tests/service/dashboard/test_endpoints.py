@@ -172,12 +172,13 @@ def test_port_is_requested_only_at_valid_addresses() -> None:
     known = group(*(member(f"m{number}", host) for number, host in enumerate(hosts)))
     urls, refused = MemberEndpoints(("http://a:1", "http://10.0.0.1:8080"), 8080).of(known)
     assert urls == ["http://a:1", "http://10.0.0.1:8080", "http://[::1]:8080"]
-    odd, no_address = "its address is of a kind that no member has", "its host, as Kafka reports it, is no address"
+    no_address = "Kafka reports no IP address for it"
+    special, mapped = "link-local, multicast, broadcast or unspecified", "an IPv4 address mapped to IPv6"
     assert refused == {
-        "evil.example:8080": f"no status: {no_address}, and is not requested",
-        "169.254.169.254:8080": f"no status: {odd}, and is not requested",
-        "c?:8080": f"no status: {no_address}, and is not requested",
-        "0.0.0.0:8080": f"no status: {odd}, and is not requested",
-        "::ffff:a9fe:a9fe:8080": f"no status: {odd}, and is not requested",
+        "evil.example:8080": f"no status: {no_address}, so it is not requested",
+        "169.254.169.254:8080": f"no status: its address is {special}, so it is not requested",
+        "c?:8080": f"no status: {no_address}, so it is not requested",
+        "0.0.0.0:8080": f"no status: its address is {special}, so it is not requested",
+        "::ffff:a9fe:a9fe:8080": f"no status: its address is {mapped}, so it is not requested",
     }
     assert MemberEndpoints(("http://a:1",)).of(known) == (["http://a:1"], {})

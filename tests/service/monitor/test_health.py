@@ -159,9 +159,7 @@ def test_failed_member_is_not_ready_until_it_is_back(watch: Watch) -> None:
     again = worker_status(state="closed", failure="ValueError: no", restart=Restart(2.2, 4))
     assert watch.update(again).not_ready == ("it has failed: ValueError: no; restarting in 3 s (failures in a row: 4)",)
     again = attrs.evolve(again, restart=Restart(0.0, 4))
-    assert watch.update(again).not_ready == (
-        "it has failed: ValueError: no; being started again (failures in a row: 4)",
-    )
+    assert watch.update(again).not_ready == ("it has failed: ValueError: no; restarting (failures in a row: 4)",)
     assert watch.update(worker_status(partition())).is_ready
 
 

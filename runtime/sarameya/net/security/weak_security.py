@@ -19,4 +19,4 @@ def weaknesses(config: Config) -> Iterator[WeakSecurity]:
             f"{config.sasl_mechanism} sends {what} unencrypted, so anybody on the network can read it; use SASL_SSL",
         )
     if not config.tls_check_hostname:
-        yield WeakSecurity("tls_check_hostname", "any host with a trusted certificate can pass for the broker")
+        yield WeakSecurity("tls_check_hostname", "any host with a trusted certificate can impersonate the broker")

@@ -64,7 +64,7 @@ _T = TypeVar("_T")
 
 try:
     if os.environ.get("AIOKAFKA_NO_EXTENSIONS"):
-        raise ImportError("aiokafka's compiled modules are not wanted")
+        raise ImportError("aiokafka's compiled modules are disabled (AIOKAFKA_NO_EXTENSIONS)")
     # Not from `aiokafka.record.default_records`, which would choose the same classes but imports asyncio.
     from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
 except ImportError:

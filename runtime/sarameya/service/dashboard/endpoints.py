@@ -45,7 +45,7 @@ class MemberEndpoints:
             if (why := _refusal(host)) is None:
                 found.append(f"http://{f'[{host}]' if ':' in host else host}:{self.port}")
             else:
-                refused[f"{host[:100]}:{self.port}"] = f"no status: {why}, and is not requested"
+                refused[f"{host[:100]}:{self.port}"] = f"no status: {why}, so it is not requested"
         return list(dict.fromkeys(found)), refused
 
 
@@ -58,11 +58,11 @@ def _refusal(host: str) -> str | None:
     try:
         address = ip_address(host)
     except ValueError:
-        return "its host, as Kafka reports it, is no address"
+        return "Kafka reports no IP address for it"
     if getattr(address, "ipv4_mapped", None) is not None:
-        return "its address is of a kind that no member has"
+        return "its address is an IPv4 address mapped to IPv6"
     if address.is_link_local or address.is_multicast or address.is_unspecified or str(address) == "255.255.255.255":
-        return "its address is of a kind that no member has"
+        return "its address is link-local, multicast, broadcast or unspecified"
     return None
 
 

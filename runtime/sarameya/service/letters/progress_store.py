@@ -80,14 +80,14 @@ class ProgressStore:
         """Commit the progress in a partition.
 
         Raises:
-            ProgressChangedError: Another redrive is at work.
+            ProgressChangedError: Another redrive is running.
             SarameyaError: The coordinator was not reached, or refused a request.
         """
         now, known = (await self._admin.committed(self._group)).get(partition), self._known.get(partition)
         if _content(now) != _content(known):
             raise ProgressChangedError(
                 f"group {self._group!r}: the commit for {partition} has changed while letters were sent: is another "
-                "redrive at work? Run the command again when it has ended"
+                "redrive running? Run the command again when it has ended"
             )
         commit = progress.commit(self._log.topic_id, self._writer)
         codes = await self._admin.commit(self._group, {partition: commit}, keep_for=_KEPT)

@@ -204,9 +204,9 @@ class _Redrive:
             after.add(start, letter.message.offset + 1)
         if not self.store.fits(after):
             raise _ProgressFullError(
-                f"{partition}: further letters are not sent, since group {self.options.group!r} could not keep which "
-                "ones: the letters that were left out make too many gaps. Send those, too; or give the filters a "
-                "--group of their own, with --skip-others"
+                f"{partition}: further letters are not sent, since the commit of group {self.options.group!r} has no "
+                "room to record them: the filters leave too many gaps. Send the letters in the gaps, too; or give the "
+                "filters a --group of their own, with --skip-others"
             )
         outcomes: Sequence[object] = [None] * len(chunk)
         if self.producer is not None:

@@ -20,7 +20,7 @@ class Restart:
     failures: int
 
     def __str__(self) -> str:
-        when = f"restarting in {math.ceil(self.seconds)} s" if self.seconds else "being started again"
+        when = f"restarting in {math.ceil(self.seconds)} s" if self.seconds else "restarting"
         return f"{when} (failures in a row: {self.failures})"
 
 

@@ -108,7 +108,7 @@ async def stop_with_supervisor(stop: Stop, *, fd: int = 0) -> None:
     """Request the end when the supervisor requests it through the pipe at `fd`, or has ended."""
     async with trio.lowlevel.FdStream(os.dup(fd)) as pipe:
         is_request = bool(await pipe.receive_some())
-    stop.request("asked to stop by the supervisor" if is_request else "the supervisor has ended")
+    stop.request("stop requested by the supervisor" if is_request else "the supervisor has ended")
 
 
 async def stop_at_end_of_input(stop: Stop, *, fd: int = 0) -> None:
