@@ -119,13 +119,13 @@ async def test_rows_of_all_members_match_the_broker(tmp_path: Path, browser: Bro
         assert await page.text("#generation") == f"generation {group.generation}"
         assert await page.text("#total-lag") == "501"
         assert await page.do(lambda p: p.locator("#plot-lag").get_attribute("aria-label")) == (
-            "Lag: 501 now, at most 501"
+            "Lag: 501 now, max 501"
         )
         lines = await page.do(lambda p: p.locator("#events > li > span").all_inner_texts())
         assert {line.partition(" ")[0] for line in lines} == {stage.host(name) for name in stage.services}, lines
         for name in stage.services:
             (tmp_path / name / "told").touch()
-        await page.do(lambda p: p.locator("#plot-lag[aria-label='Lag: 0 now, at most 501']").wait_for())
+        await page.do(lambda p: p.locator("#plot-lag[aria-label='Lag: 0 now, max 501']").wait_for())
         await page.until_ready()
 
 

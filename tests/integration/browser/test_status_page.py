@@ -84,7 +84,7 @@ async def test_rows_match_the_broker_and_are_updated(tmp_path: Path, browser: Br
             assert [row["Position"] for row in moved] == ["1,500", "2,000", "0", "20"]
             assert float(moved[1]["Messages/s"].replace(",", "")) > 0
             label = await page.do(lambda p: p.locator("#plot-records").get_attribute("aria-label") or "")
-            most = re.fullmatch(r"Messages a second: [\d,.]+ now, at most ([\d,.]+)", label)
+            most = re.fullmatch(r"Messages a second: [\d,.]+ now, max ([\d,.]+)", label)
             assert most is not None, label
             assert float(most[1].replace(",", "")) >= 100
             assert await page.evaluate("() => window.loaded"), "the page was reloaded"
@@ -114,7 +114,7 @@ async def test_partition_states_are_shown(tmp_path: Path, browser: Browser) -> N
             r"backpressured for \d+ s",
             r"paused for \d+ s",
             r"landing for \d+ s",
-            r"retrying \(try 2\) for \d+ s: the catalog is locked by <b>another</b>",
+            r"retrying \(attempt 2\) for \d+ s: the catalog is locked by <b>another</b>",
         ]
 
         def as_wanted(rows: Rows) -> bool:
@@ -168,7 +168,7 @@ async def test_stopped_broker_is_shown_with_its_attempts(tmp_path: Path, browser
 
             def retrying_states(rows: Rows) -> list[str]:
                 found = [row["State"] for row in rows if row["State"].startswith("retrying")]
-                pattern = r"retrying \(try \d+ of 900\) for \d+ s: "
+                pattern = r"retrying \(attempt \d+ of 900\) for \d+ s: "
                 return found if all(re.match(pattern, state) for state in found) else []
 
             rows = await page.until_rows("partitions", lambda rows: len(retrying_states(rows)) == 2)
@@ -275,5 +275,5 @@ async def test_stopping_and_stopped_service_is_shown(tmp_path: Path, browser: Br
         assert (await service.answer("/readyz"))[0] == 503
         with trio.fail_after(20):
             assert await service.process.wait() == 0
-        await page.until_text("#connection", "does not answer")
+        await page.until_text("#connection", "does not respond")
         assert "Traceback" not in service.log.read_text()

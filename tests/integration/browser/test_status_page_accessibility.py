@@ -112,7 +112,7 @@ async def test_keyboard_reaches_everything_in_order(tmp_path: Path, browser: Bro
         name, is_outlined = await page.evaluate(_FOCUSED)
         assert (name, is_outlined) == ("Skip to the partitions", True)
         assert reached == [
-            "Partitions", "Members", "Landings", "Events", "what it is made of",
+            "Partitions", "Members", "Landings", "Events", "causes",
             "metrics", "status.json", "readyz", "healthz",
         ]  # fmt: skip
         await page.do(lambda p: p.keyboard.press("Enter"))
@@ -143,6 +143,6 @@ async def test_accessibility_tree_matches_the_page(tmp_path: Path, browser: Brow
         assert statuses == 1, "a screen reader would speak any other status element each second"
         plot = await page.do(lambda p: p.locator("#plot-lag").aria_snapshot())
         # Two handlers have an uncommitted message each: the slow one, and the one that retries.
-        assert re.search(r'img "Lag: 2 now, at most \d"', plot), plot
+        assert re.search(r'img "Lag: 2 now, max \d"', plot), plot
         rows = await page.do(lambda p: p.get_by_role("row").filter(has=p.get_by_role("rowheader")).count())
         assert rows == 5 + 1 + 2

@@ -46,9 +46,9 @@ async def test_frozen_service_is_shown_and_leaves_a_gap_in_the_plot(tmp_path: Pa
         assert await page.do(lambda p: p.locator("#connection").is_hidden())
         service.process.send_signal(signal.SIGSTOP)
         try:
-            await page.until_text("#connection", "nothing heard for 9 s")
+            await page.until_text("#connection", "no update for 9 s")
             assert await page.do(lambda p: p.get_by_role("alert").inner_text()) == (
-                "The service does not answer; what is shown is old:"
+                "The service does not respond; this page is out of date:"
             )
         finally:
             service.process.send_signal(signal.SIGCONT)
@@ -68,7 +68,7 @@ async def test_refused_page_reconnects_and_plots_missed_points(tmp_path: Path, b
         await page.until_ready()
         proxy.refused = frozenset({"/events", "/status.json"})
         proxy.cut()
-        await page.until_text("#connection", "nothing heard for 10 s")
+        await page.until_text("#connection", "no update for 10 s")
         assert proxy.requested.count("/events") > 2, "the page retries after a refused request"
         proxy.refused = frozenset()
         await until_hidden(page, "#connection")
@@ -119,7 +119,7 @@ async def test_page_follows_a_restarted_service(tmp_path: Path, browser: Browser
                 first.process.send_signal(signal.SIGTERM)
                 with trio.fail_after(15):
                     assert await first.process.wait() == 0
-                await page.until_text("#connection", "does not answer")
+                await page.until_text("#connection", "does not respond")
                 async with running(tmp_path / "two", cluster) as second:
                     proxy.target = second.url
                     pid = str(second.process.pid)

@@ -73,10 +73,10 @@ async def test_lag_is_plotted_as_it_changes(tmp_path: Path, browser: Browser) ->
 
         # In one batch, since a partition may not be fetched again while its handler is busy.
         cluster.produce_many("orders", 1, [(None, b"until told"), *[(None, b"x")] * 1233])
-        await until_plotted("Lag: 1,234 now, at most 1,234")
+        await until_plotted("Lag: 1,234 now, max 1,234")
         assert await page.text("#total-lag") == "1,234"
         assert await page.evaluate(_HIGHEST) == await page.evaluate(_TOP)
         assert cluster.log("orders", 1).high_watermark == 1234
         (tmp_path / "told").touch()
-        await until_plotted("Lag: 0 now, at most 1,234")
+        await until_plotted("Lag: 0 now, max 1,234")
         assert await page.text("#total-lag") == "0"

@@ -30,7 +30,7 @@ MAX_FOLLOWERS = 32
 """Clients of `/events` at the same time. Further clients may poll `/status.json`, as the page does."""
 _TOO_MANY = f"{MAX_FOLLOWERS} clients follow /events already: retry later, or poll /status.json\n"
 _LATER = {"Retry-After": "10", "Connection": "close"}
-_SCRIPTS = ("page.js", "feed.js", "plots.js", "reasons.js", "tables.js", "words.js")
+_SCRIPTS = ("page.js", "feed.js", "plots.js", "reasons.js", "tables.js", "format.js")
 _STATIC = {"index.html": "text/html", **dict.fromkeys(_SCRIPTS, "text/javascript"), "page.css": "text/css"}
 
 

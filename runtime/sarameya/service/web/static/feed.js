@@ -1,30 +1,32 @@
-// What the service reports: each look by /events, and the whole by /status.json whenever a connection opens, since looks
-// were missed before. Nothing is asked for while nobody looks: a browser has six connections to a host, of all its tabs.
+// Follows the service: updates come from /events. /status.json is requested whenever a connection opens, since updates
+// were missed before. A hidden page keeps no connection: a browser allows six per host, over all tabs.
 
-const SILENT_AFTER = 5, AGAIN_AFTER = 3, ANEW_AFTER = 20;  // seconds
+const SILENT_AFTER = 5, RETRY_AFTER = 3, RECONNECT_AFTER = 20;  // seconds
 
-// `look` is called with each look, `whole` with one that has all that is plotted, and `silent` with the seconds since
-// the last one.
-export function follow({ look, whole, silent }) {
-  let feed = null, heardAt = 0, openedAt = 0, again = 0, isLost = false;
+// `onUpdate` is called with each update, `onSnapshot` with the document of /status.json (all plotted points), and
+// `onSilence` with the seconds since the last update.
+export function follow({ onUpdate, onSnapshot, onSilence }) {
+  let feed = null, lastUpdate = 0, openedAt = 0, retryTimer = 0, isLost = false;
   const now = () => Date.now() / 1000;
 
-  async function fetchWhole(asking) {
+  // A snapshot that arrives after `source` was replaced is ignored.
+  async function fetchSnapshot(source) {
     try {
-      const answer = await fetch("status.json", { signal: AbortSignal.timeout(SILENT_AFTER * 1000) });
-      if (!answer.ok) throw new Error(answer.statusText);
-      const said = await answer.json();
-      if (asking !== feed) return;
-      heardAt = now();
+      const response = await fetch("status.json", { signal: AbortSignal.timeout(SILENT_AFTER * 1000) });
+      if (!response.ok) throw new Error(response.statusText);
+      const snapshot = await response.json();
+      if (source !== feed) return;
+      lastUpdate = now();
       isLost = false;
-      whole(said);
+      onSnapshot(snapshot);
     } catch {
-      setTimeout(() => { if (asking === feed && asking.readyState === EventSource.OPEN) fetchWhole(asking); }, AGAIN_AFTER * 1000);
+      const retry = () => { if (source === feed && source.readyState === EventSource.OPEN) fetchSnapshot(source); };
+      setTimeout(retry, RETRY_AFTER * 1000);
     }
   }
 
   function close() {
-    clearTimeout(again);
+    clearTimeout(retryTimer);
     if (feed) feed.close();
     feed = null;
   }
@@ -32,40 +34,40 @@ export function follow({ look, whole, silent }) {
   function open() {
     close();
     openedAt = now();
-    const opened = feed = new EventSource("events");
-    opened.onopen = () => fetchWhole(opened);
-    opened.onmessage = (event) => {
-      heardAt = now();
+    const source = feed = new EventSource("events");
+    source.onopen = () => fetchSnapshot(source);
+    source.onmessage = (event) => {
+      lastUpdate = now();
       isLost = false;
-      look(JSON.parse(event.data));
+      onUpdate(JSON.parse(event.data));
     };
-    opened.onerror = () => {
+    source.onerror = () => {
       isLost = true;
-      silent(now() - heardAt);
-      // What is answered by another status than 200, as proxies do, the browser does not ask for again. Where too many
-      // pages follow already, this one asks for the whole now and then.
-      if (opened.readyState === EventSource.CLOSED) {
-        fetchWhole(opened);
-        again = setTimeout(open, AGAIN_AFTER * 1000);
+      onSilence(now() - lastUpdate);
+      // After a status other than 200 (of a proxy, or with too many followers) the browser does not reconnect. So
+      // request /status.json, and retry later.
+      if (source.readyState === EventSource.CLOSED) {
+        fetchSnapshot(source);
+        retryTimer = setTimeout(open, RETRY_AFTER * 1000);
       }
     };
   }
 
-  function watch() {
+  function checkSilence() {
     if (!feed) return;
-    const quiet = now() - heardAt;
-    if (isLost || quiet > SILENT_AFTER) silent(quiet);
-    // A connection whose other end has gone without a word stays open for ever.
-    if (quiet > ANEW_AFTER && now() - openedAt > ANEW_AFTER) open();
+    const quiet = now() - lastUpdate;
+    if (isLost || quiet > SILENT_AFTER) onSilence(quiet);
+    // If the server vanishes without closing the connection, the connection stays open for ever.
+    if (quiet > RECONNECT_AFTER && now() - openedAt > RECONNECT_AFTER) open();
   }
 
-  function turn() {
+  function onVisibilityChange() {
     if (document.hidden) return close();
-    heardAt = now();
+    lastUpdate = now();
     open();
   }
 
-  document.addEventListener("visibilitychange", turn);
-  setInterval(watch, 1000);
-  turn();
+  document.addEventListener("visibilitychange", onVisibilityChange);
+  setInterval(checkSilence, 1000);
+  onVisibilityChange();
 }

@@ -1,39 +1,39 @@
-// The status page: what the service reports each second, put into the page. Foreign text becomes text nodes only.
+// The status page: shows each second's status. Text from outside is inserted as text nodes only, never as HTML.
 import { follow } from "./feed.js";
 import * as plots from "./plots.js";
-import { folded, nameOf, parted } from "./reasons.js";
+import { merge, nameOf, split } from "./reasons.js";
 import { events, landings, members, partitions } from "./tables.js";
-import { age, rate, total } from "./words.js";
+import { age, rate, total } from "./format.js";
 
-const MOST_REASONS = 12, OLD_AFTER = 8;
+const MAX_REASONS = 12, OLD_AFTER = 8;
 
 const byId = (id) => document.getElementById(id);
-const say = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// What changes each second is outside of what screen readers announce.
-function head(said) {
-  const states = [...new Set(said.members.map((member) => (member.failure ? "failed" : member.state)))].join(", ");
-  const ready = said.stopping ? "stopping" : said.ready ? "ready" : "not ready";
-  say(byId("group"), said.group);
-  say(byId("version"), said.version);
-  say(byId("ready"), ready);
-  byId("ready").className = `badge ${said.stopping ? "care" : said.ready ? "good" : "bad"}`;
-  say(byId("states"), `${states || "no member"}${said.stopping ? `, ${said.stopping}` : ""}`);
-  const seconds = said.members.map((member) => member.seconds ?? -1).filter((value) => value >= 0);
-  const generations = new Set(said.members.map((member) => member.generation ?? -1).filter((value) => value >= 0));
-  say(byId("since"), seconds.length ? `for ${age(Math.min(...seconds))}` : "");
-  say(byId("generation"), generations.size ? `generation ${[...generations].join(", ")}` : "");
-  const title = `${ready} · ${said.group} · Sarameya`;
+// Values that change each second are outside the live region, so that screen readers do not announce them.
+function head(status) {
+  const states = [...new Set(status.members.map((member) => (member.failure ? "failed" : member.state)))].join(", ");
+  const ready = status.stopping ? "stopping" : status.ready ? "ready" : "not ready";
+  setText(byId("group"), status.group);
+  setText(byId("version"), status.version);
+  setText(byId("ready"), ready);
+  byId("ready").className = `badge ${status.stopping ? "care" : status.ready ? "good" : "bad"}`;
+  setText(byId("states"), `${states || "no member"}${status.stopping ? `, ${status.stopping}` : ""}`);
+  const seconds = status.members.map((member) => member.seconds ?? -1).filter((value) => value >= 0);
+  const generations = new Set(status.members.map((member) => member.generation ?? -1).filter((value) => value >= 0));
+  setText(byId("since"), seconds.length ? `for ${age(Math.min(...seconds))}` : "");
+  setText(byId("generation"), generations.size ? `generation ${[...generations].join(", ")}` : "");
+  const title = `${ready} · ${status.group} · Sarameya`;
   if (document.title !== title) document.title = title;
 }
 
 function lines(section, all) {
   section.hidden = !all.length;
   const list = section.querySelector("ul"), text = all.join("\n");
-  if (list.dataset.said === text) return;
-  list.dataset.said = text;
-  const rest = all.length - MOST_REASONS;
-  const shown = [...all.slice(0, MOST_REASONS), ...(rest > 0 ? [`and ${rest} more; readyz has them all`] : [])];
+  if (list.dataset.text === text) return;
+  list.dataset.text = text;
+  const rest = all.length - MAX_REASONS;
+  const shown = [...all.slice(0, MAX_REASONS), ...(rest > 0 ? [`and ${rest} more; readyz has them all`] : [])];
   list.replaceChildren(...shown.map((line) => {
     const item = document.createElement("li");
     item.textContent = line;
@@ -41,39 +41,40 @@ function lines(section, all) {
   }));
 }
 
-function show(said) {
-  const rows = new Map(said.partitions.map((row) => [nameOf(row), row]));
-  head(said);
-  lines(byId("reasons"), folded(said.reasons, rows));
-  // What a row says of itself while it works comes and goes; that it is paused, or its handler overdue, stays.
-  const stays = (line) => {
-    const found = parted(line, rows);
+function show(status) {
+  const rows = new Map(status.partitions.map((row) => [nameOf(row), row]));
+  head(status);
+  lines(byId("reasons"), merge(status.reasons, rows));
+  // Remarks about a working partition change all the time. Only those about a paused one, or an overdue handler, are
+  // shown.
+  const isShown = (line) => {
+    const found = split(line, rows);
     return !found || rows.get(found.name).activity === "paused" || Boolean(rows.get(found.name).overdue);
   };
-  lines(byId("explained"), folded(said.explained.filter(stays), rows));
-  say(byId("total-lag"), total(said.partitions.map((row) => row.committed_lag ?? -1)));
-  say(byId("total-records"), rate(said.point.records ?? 0));
-  say(byId("total-landed"), rate(said.point.landed ?? 0));
-  members(said.members);
-  partitions(said.partitions, new Set(said.reasons.map((line) => parted(line, rows)?.name)));
+  lines(byId("explained"), merge(status.explained.filter(isShown), rows));
+  setText(byId("total-lag"), total(status.partitions.map((row) => row.committed_lag ?? -1)));
+  setText(byId("total-records"), rate(status.point.records ?? 0));
+  setText(byId("total-landed"), rate(status.point.landed ?? 0));
+  members(status.members);
+  partitions(status.partitions, new Set(status.reasons.map((line) => split(line, rows)?.name)));
   // These are sent only if there is something new.
-  if (said.landings) landings(said.landings);
-  if (said.events) events(said.events, said.members.length > 1);
-  plots.add(said.point);
+  if (status.landings) landings(status.landings);
+  if (status.events) events(status.events, status.members.length > 1);
+  plots.add(status.point);
   plots.draw();
-  old(said.age > OLD_AFTER ? said.age : null);
+  showAge(status.age > OLD_AFTER ? status.age : null);
 }
 
-// For how many seconds nothing was heard, null where all is well.
-function old(seconds) {
+// `seconds`: time since the last update; null if updates arrive.
+function showAge(seconds) {
   byId("connection").hidden = seconds === null;
   document.body.classList.toggle("old", seconds !== null);
-  if (seconds !== null) say(byId("silence"), `nothing heard for ${age(seconds)}`);
+  if (seconds !== null) setText(byId("silence"), `no update for ${age(seconds)}`);
 }
 
 follow({
-  look: show,
-  whole: (said) => { plots.replace(said.points); show(said); },
-  silent: old,
+  onUpdate: show,
+  onSnapshot: (status) => { plots.replace(status.points); show(status); },
+  onSilence: showAge,
 });
 addEventListener("resize", plots.draw);

@@ -1,14 +1,14 @@
 // Lag and throughput of the last minutes, in SVG.
-import { age, rate } from "./words.js";
+import { age, rate } from "./format.js";
 
-const KEPT_POINTS = 900, APART = 8;  // seconds that a line does not bridge: nothing was reported meanwhile
-const PLOTS = { lag: "committed_lag", records: "records", landed: "landed" };  // where, and what
+const KEPT_POINTS = 900, MAX_GAP = 8;  // a longer gap (in seconds) between two points interrupts the line
+const PLOTS = { lag: "committed_lag", records: "records", landed: "landed" };  // id of the plot -> key of its values
 const NAMES = ["at", ...Object.values(PLOTS)];
 let points = Object.fromEntries(NAMES.map((name) => [name, []]));
 
-const say = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// All of them, instead of those there are.
+// Replaces all points.
 export function replace(all) {
   points = all;
 }
@@ -23,7 +23,7 @@ export function add(point) {
 
 export function draw() {
   if (!points.at.length) return;
-  for (const [where, name] of Object.entries(PLOTS)) plot(document.getElementById(`plot-${where}`), points[name], points.at);
+  for (const [id, name] of Object.entries(PLOTS)) plot(document.getElementById(`plot-${id}`), points[name], points.at);
 }
 
 function drawn(svg, name, className, attributes, text) {
@@ -33,21 +33,21 @@ function drawn(svg, name, className, attributes, text) {
     node.classList.add(...className.split("."));
   }
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) say(node, text);
+  if (text !== undefined) setText(node, text);
 }
 
-// The indices of points that belong together: none is unknown (-1), and no two are far apart.
+// Yields runs of indices that one line connects: all values are known (not -1), without a gap in time.
 function* stretches(values, at) {
   let stretch = [];
   for (let n = 0; n < at.length; n++) {
-    const breaks = values[n] < 0 || (stretch.length && at[n] - at[n - 1] > APART);
+    const breaks = values[n] < 0 || (stretch.length && at[n] - at[n - 1] > MAX_GAP);
     if (breaks && stretch.length) { yield stretch; stretch = []; }
     if (values[n] >= 0) stretch.push(n);
   }
   if (stretch.length) yield stretch;
 }
 
-// In the pixels that there are, so that lines and text keep their shapes.
+// One unit of the drawing is one pixel, so that lines and text keep their shapes.
 function plot(svg, values, at) {
   const width = svg.clientWidth || 300, height = svg.clientHeight || 100, top = 18, bottom = height - 16;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -65,9 +65,9 @@ function plot(svg, values, at) {
   drawn(svg, "line", "grid.most", { x1: 0, x2: width, y1: top, y2: top });
   drawn(svg, "path", "area", { d: area });
   drawn(svg, "path", "line", { d: line });
-  drawn(svg, "text", "label.high", { x: 0, y: top - 5 }, `at most ${rate(most)}`);
+  drawn(svg, "text", "label.high", { x: 0, y: top - 5 }, `max ${rate(most)}`);
   drawn(svg, "text", "label.then", { x: 0, y: height - 3 }, `${age(Math.round(at[at.length - 1] - from))} ago`);
   drawn(svg, "text", "label.now", { x: width, y: height - 3, "text-anchor": "end" }, "now");
   const caption = svg.parentElement.querySelector("figcaption").textContent, last = values[values.length - 1];
-  svg.setAttribute("aria-label", `${caption}: ${last < 0 ? "not known" : rate(last)} now, at most ${rate(most)}`);
+  svg.setAttribute("aria-label", `${caption}: ${last < 0 ? "unknown" : rate(last)} now, max ${rate(most)}`);
 }

@@ -1,11 +1,12 @@
-// Lines that say why: which partition one is of, and those that say the same of many as one. Pure.
+// Reasons for the state of a service: finds the partition of a line, and merges equal lines of several partitions.
 
 const NAMED = 3;
 
 export const nameOf = (row) => `${row.topic}-${row.partition}`;
 
-// Before the partition's name may stand who says so: `10.0.0.7:8080: worker 1: orders-3: no progress`.
-export function parted(line, names) {
+// Splits a line at the name of its partition; null if it has none. The name may follow those of a member and a worker:
+// `10.0.0.7:8080: worker 1: orders-3: no progress`.
+export function split(line, names) {
   const pieces = line.split(": ");
   const at = pieces.slice(0, 3).findIndex((piece) => names.has(piece));
   if (at < 0) return null;
@@ -13,16 +14,16 @@ export function parted(line, names) {
   return { before, name: pieces[at], rest: pieces.slice(at + 1).join(": ") };
 }
 
-// Numbers apart, which are each partition's own: of these the line shows the one that has stood the longest.
-export function folded(lines, names) {
+// Merges lines that differ only in partitions and numbers, and shows the line with the largest first number.
+export function merge(lines, names) {
   const groups = new Map();
   for (const line of new Set(lines)) {
-    const found = parted(line, names);
+    const found = split(line, names);
     const key = found ? `${found.before}: ${found.rest.replace(/\d[\d.,]*/g, "#")}` : line;
-    groups.set(key, [...(groups.get(key) || []), found || { whole: line }]);
+    groups.set(key, [...(groups.get(key) || []), found || { line }]);
   }
   return [...groups.values()].map((all) => {
-    if (all[0].whole !== undefined) return all[0].whole;
+    if (all[0].line !== undefined) return all[0].line;
     if (all.length === 1) return `${all[0].before}${all[0].name}: ${all[0].rest}`;
     const first = (one) => Number((one.rest.match(/\d+/) || ["0"])[0]);
     const worst = all.reduce((most, one) => (first(one) > first(most) ? one : most));

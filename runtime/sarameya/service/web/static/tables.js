@@ -1,26 +1,29 @@
-// Members, partitions, landings and events. Foreign text becomes text nodes only.
-import { age, bytes, clock, count, offset, rate } from "./words.js";
+// Members, partitions, landings and events. Text from outside is inserted as text nodes only, never as HTML.
+import { age, bytes, clock, count, offset, rate } from "./format.js";
 import { nameOf } from "./reasons.js";
 
 const TONES = {
   fetching: "good", "in handler": "busy", landing: "busy", committing: "busy", starting: "busy", resetting: "care",
-  paused: "care", "no room": "care", backpressured: "care", "giving up": "care", "not assigned": "care", retrying: "bad",
+  paused: "care", "no room": "care", backpressured: "care", "giving up": "care", "not assigned": "care",
+  retrying: "bad",
 };
 
+const NAMES = { "giving up": "revoking" };  // of activities, where they differ from those in /status.json
+
 const byId = (id) => document.getElementById(id);
-const say = (node, text) => { if (node.textContent !== text) node.textContent = text; };
-const who = (row) => (row.host ? `${row.host} ${row.worker}` : String(row.worker));
+const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+const memberName = (row) => (row.host ? `${row.host} ${row.worker}` : String(row.worker));
 
 function activity(row) {
   const most = row.attempts ? ` of ${row.attempts}` : "";
-  const tries = row.attempt ? ` (try ${row.attempt}${most})` : "";
+  const attempt = row.attempt ? ` (attempt ${row.attempt}${most})` : "";
   const why = row.reason ? `: ${row.reason}` : "";
   const since = row.activity === "starting" || row.seconds < 0 ? "" : ` for ${age(row.seconds)}`;
-  return `${row.activity}${tries}${since}${why}`;
+  return `${NAMES[row.activity] || row.activity}${attempt}${since}${why}`;
 }
 
-// The key of a numbered row has its time, too: a worker that begins anew numbers from 1 again.
-// Rows keep their elements from one look to the next, so that focus, selection and scrolling stay where they are.
+// The key of a numbered row contains its time, too: a restarted worker numbers its rows from 1 again.
+// Rows keep their elements from one update to the next, so that focus, selection and scrolling stay where they are.
 function fill(table, rows, key, cells) {
   const body = table.tBodies[0];
   const old = new Map([...body.rows].map((row) => [row.dataset.key, row])), shown = new Set();
@@ -38,7 +41,7 @@ function fill(table, rows, key, cells) {
         if (isHeader) cell.scope = "row";
         row.append(cell);
       }
-      say(cell, text);
+      setText(cell, text);
       if (cell.className !== (className || "")) cell.className = className || "";
     });
     const tone = row.querySelector(".bad") ? "bad" : "";
@@ -49,10 +52,10 @@ function fill(table, rows, key, cells) {
 }
 
 export function members(rows) {
-  say(byId("total-members"), count(rows.length));
+  setText(byId("total-members"), count(rows.length));
   // Members that only Kafka reports may have the same name.
-  fill(byId("members"), rows, (row) => `${who(row)}/${row.pid ? "" : row.member_id || ""}`, (row) => [
-    [who(row), "", true],
+  fill(byId("members"), rows, (row) => `${memberName(row)}/${row.pid ? "" : row.member_id || ""}`, (row) => [
+    [memberName(row), "", true],
     [row.failure ? `failed: ${row.failure}${row.restart ? `; ${row.restart}` : ""}` : row.state,
       `state ${row.failure ? "bad wide" : row.state === "stable" ? "good" : "care"}`],
     [age(row.seconds)], [offset(row.generation ?? -1), "number"], [offset(row.assigned ?? -1), "number"],
@@ -62,35 +65,34 @@ export function members(rows) {
   ]);
 }
 
-// First those that are named by a reason, or tried again: of many rows nobody looks at the last.
+// Partitions with a problem come first, so that they are seen in a long table.
 export function partitions(rows, stuck) {
   const tone = (row) => (stuck.has(nameOf(row)) || row.overdue ? "bad" : TONES[row.activity] || "");
   const sorted = [...rows].sort((a, b) => (tone(b) === "bad") - (tone(a) === "bad") ||
     (a.topic < b.topic ? -1 : a.topic > b.topic ? 1 : 0) || a.partition - b.partition);
-  say(byId("total-partitions"), count(rows.length));
-  fill(byId("partitions"), sorted, (row) => `${row.topic}/${row.partition}/${who(row)}`, (row) => [
+  setText(byId("total-partitions"), count(rows.length));
+  fill(byId("partitions"), sorted, (row) => `${row.topic}/${row.partition}/${memberName(row)}`, (row) => [
     [row.topic, "", true], [String(row.partition), "number"], [activity(row), `wide state ${tone(row)}`],
     [offset(row.committed_lag ?? -1), "number"], [offset(row.landed_lag ?? -1), "number"],
     [age(row.unlanded_seconds ?? -1), "number"], [offset(row.activity.endsWith("assigned") ? -1 : row.lag), "number"],
     [rate(row.records_a_second), "number"],
     [offset(row.position), "number"], [offset(row.high_water_mark), "number"],
-    [offset(row.committed), "number"], [offset(row.landed), "number"], [who(row), "number"],
+    [offset(row.committed), "number"], [offset(row.landed), "number"], [memberName(row), "number"],
   ]);
 }
 
-// Of rows that stay as they are: who reported them, if there are several.
-// A service has as many from its first look to its last, and of one that is started again all rows are others.
-const reporter = (row, several) => (row.host ? who(row) : several ? `worker ${row.worker}` : "");
+// Name of the worker that reported a row, if there are several. The number of workers of a service does not change.
+const reporter = (row, several) => (row.host ? memberName(row) : several ? `worker ${row.worker}` : "");
 
 export function landings(rows) {
-  fill(byId("landings"), rows.slice(0, 50), (row) => `${who(row)}/${row.at}/${row.number}`, (row) => {
+  fill(byId("landings"), rows.slice(0, 50), (row) => `${memberName(row)}/${row.at}/${row.number}`, (row) => {
     const facts = row.landing;
     return [
       [clock(row.at), "", true], [facts.topic], [String(facts.partition), "number"],
       row.kind === "Landed" ? ["landed", "state good"] : [`failed: ${row.text}`, "wide state bad"],
       [offset(facts.rows), "number"], [bytes(facts.size_bytes), "number"],
       [facts.seconds < 0 ? "–" : facts.seconds.toFixed(2), "number"],
-      [`${offset(facts.from_offset)} to ${offset(facts.to_offset)}`, "number"], [who(row), "number"],
+      [`${offset(facts.from_offset)} to ${offset(facts.to_offset)}`, "number"], [memberName(row), "number"],
     ];
   });
 }
@@ -106,22 +108,22 @@ function tree(error) {
   return item;
 }
 
-function folding(title, content) {
+function foldedItem(title, content) {
   const details = document.createElement("details"), summary = document.createElement("summary");
   summary.textContent = title;
   details.append(summary, content);
   return details;
 }
 
-function happening(event, several) {
+function eventItem(event, several) {
   const item = document.createElement("li");
-  item.dataset.key = `${who(event)}/${event.at}/${event.number}`;
+  item.dataset.key = `${memberName(event)}/${event.at}/${event.number}`;
   const time = document.createElement("time");
   time.dateTime = new Date(event.at * 1000).toISOString();
   time.textContent = clock(event.at);
   const text = document.createElement("span");
   text.className = { warning: "care", error: "bad" }[event.level] || "";
-  // What happened, and then its particulars; the group is that of the page.
+  // The kind of event, then its fields without the group, which the page shows.
   const [kind, ...rest] = event.text.replace(`: group=${byId("group").textContent} `, ": ").split(": ");
   const first = document.createElement("b");
   first.textContent = kind;
@@ -137,12 +139,12 @@ function happening(event, several) {
   if (event.tree && event.tree.inner.length) {
     const list = document.createElement("ul");
     list.append(tree(event.tree));
-    item.append(folding("what it is made of", list));
+    item.append(foldedItem("causes", list));
   }
   if (event.stack) {
     const stack = document.createElement("pre");
     stack.textContent = event.stack;
-    item.append(folding("where it stands", stack));
+    item.append(foldedItem("stack", stack));
   }
   return item;
 }
@@ -151,8 +153,8 @@ export function events(rows, several) {
   const list = byId("events");
   const known = new Map([...list.children].map((item) => [item.dataset.key, item]));
   rows.slice(0, 100).forEach((event, index) => {
-    const name = `${who(event)}/${event.at}/${event.number}`;
-    const item = known.get(name) || happening(event, several);
+    const name = `${memberName(event)}/${event.at}/${event.number}`;
+    const item = known.get(name) || eventItem(event, several);
     known.delete(name);
     if (list.children[index] !== item) list.insertBefore(item, list.children[index] || null);
   });

@@ -1,4 +1,4 @@
-// Numbers, sizes, times and lines as they are read. Pure.
+// Formats numbers, sizes, times and totals as text. Pure.
 
 const shown = { count: new Intl.NumberFormat("en"), rate: new Intl.NumberFormat("en", { maximumFractionDigits: 1 }) };
 
@@ -20,13 +20,13 @@ export function age(seconds) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
-// With the day, where it is not today.
+// Returns the time, with the date unless it is today.
 export function clock(at) {
   const then = new Date(at * 1000), time = then.toLocaleTimeString("en-GB");
   return then.toDateString() === new Date().toDateString() ? time : `${then.toLocaleDateString("en-CA")} ${time}`;
 }
 
-// Of all rows: "≥" where only some are known.
+// Returns the sum, with "≥" if some values are unknown.
 export function total(values) {
   const known = values.filter((value) => value >= 0);
   if (!known.length) return "–";
