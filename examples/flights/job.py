@@ -81,7 +81,7 @@ class Job:
 
     async def wait_for_members(self, count: int) -> None:
         """Wait until the group has this many members, and no rebalance is under way."""
-        self.display.say(f"waiting for {count} members (each starts its own Spark)")
+        self.display.print_line(f"waiting for {count} members (each starts its own Spark)")
         await _wait_until(lambda: self._members() == count)
 
     async def fail_if_stalled(self) -> None:
@@ -118,12 +118,12 @@ class Job:
         await _wait_until(lambda: self.produced >= self.total * 3 // 4)
         pid = service.workers[1]
         os.kill(pid, signal.SIGKILL)
-        self.display.say(f"killed worker 1 (pid {pid}): {self.landed:,} rows of {self.produced:,} had landed")
+        self.display.print_line(f"killed worker 1 (pid {pid}): {self.landed:,} rows of {self.produced:,} had landed")
 
     async def wait_for_takeover(self) -> None:
         await _wait_until(lambda: self._members() == 1)
         generation = self.cluster.describe_group(GROUP).generation
-        self.display.say(f"the other member has all {PARTITIONS} partitions now (generation {generation})")
+        self.display.print_line(f"the other member has all {PARTITIONS} partitions now (generation {generation})")
 
     def _members(self) -> int:
         """Return the number of the group's members; 0 during a rebalance."""

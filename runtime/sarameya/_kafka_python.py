@@ -5,9 +5,10 @@ clients. So this module puts the packages into `sys.modules` without running the
 name of the `__init__` runs it, so `from kafka import KafkaConsumer` still works in a program that also uses
 kafka-python.
 
-Python 3.11 also warns about the way in which kafka-python reads its schemas. The warning is suppressed: otherwise users
-who turn warnings into errors could not import this package. So a package whose modules import messages of Kafka calls
-`import_schemas` in its `__init__`. Test: `tests/test_imports.py::test_schemas_are_imported_without_their_warning`.
+Python 3.11 also warns about the way in which kafka-python reads its schemas. The warning is suppressed: otherwise
+programs that turn warnings into errors could not import this package. So a package whose modules import messages of
+Kafka calls `import_schemas` in its `__init__`.
+Test: `tests/test_imports.py::test_schemas_are_imported_without_their_warning`.
 """
 
 from __future__ import annotations

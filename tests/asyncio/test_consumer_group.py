@@ -381,7 +381,7 @@ def test_events_and_meters_are_those_of_trio() -> None:
         async def consume_claim(self, session: Session, claim: Claim) -> None:
             assert not claim.is_paused
             async for message in claim:
-                session.tell(Shipped(message.offset))
+                session.notify(Shipped(message.offset))
                 self.ids = session.cluster_id, session.topic_id("orders")
                 with pytest.raises(ValueError, match="not claimed"):
                     session.topic_id("others")

@@ -10,15 +10,15 @@ class ReportingHandler(ConsumerGroupHandler):
     """A handler without a table that reports landing events."""
 
     async def setup(self, session: Session) -> None:
-        session.tell(TableGrown(table="parquet:landing/orders", what="it has grown"))
+        session.notify(TableGrown(table="parquet:landing/orders", what="it has grown"))
 
     async def consume_claim(self, session: Session, claim: Claim) -> None:
         tp = claim.topic_partition
         async for message in claim:
             begin, end = message.offset, message.offset + 1
-            session.tell(LandingStarted(partition=tp, from_offset=begin, to_offset=end))
-            session.tell(LandingFailed(partition=tp, from_offset=begin, to_offset=end, cause="not yet"))
-            session.tell(DeadLettered(partition=tp, count=1, place="topic orders.dead"))
-            session.tell(Landed(partition=tp, from_offset=begin, to_offset=end, rows=1, size_bytes=9, seconds=0.1))
+            session.notify(LandingStarted(partition=tp, from_offset=begin, to_offset=end))
+            session.notify(LandingFailed(partition=tp, from_offset=begin, to_offset=end, cause="not yet"))
+            session.notify(DeadLettered(partition=tp, count=1, place="topic orders.dead"))
+            session.notify(Landed(partition=tp, from_offset=begin, to_offset=end, rows=1, size_bytes=9, seconds=0.1))
             claim.report.landed = end
             session.mark_message(message)

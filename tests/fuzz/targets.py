@@ -92,7 +92,7 @@ def _interpret(api: Api, response: Any) -> None:
                 cursor.take(part, 0)
                 assert cursor.position >= 0
         case Api.OFFSET_FOR_LEADER_EPOCH:
-            [FetchCursor(PARTITION, 5, 1).judge(part) for topic in response.topics for part in topic.partitions]
+            [FetchCursor(PARTITION, 5, 1).evaluate(part) for topic in response.topics for part in topic.partitions]
 
 
 def answer_seeds() -> Iterator[bytes]:

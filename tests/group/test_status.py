@@ -161,13 +161,15 @@ class Landing(ConsumerGroupHandler):
         async for message in claim:
             assert isinstance(message, Message)
             with claim.report.doing(Activity.LANDING, "one message"):
-                session.tell(LandingStarted(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1))
+                session.notify(LandingStarted(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1))
                 await trio.sleep(5)
                 with claim.report.doing(Activity.RETRYING, "the disk is full", attempt=2):
                     await self.go_on.wait()
             claim.report.landed = message.offset + 1
             session.mark_message(message)
-            session.tell(Landed(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1, seconds=9.0))
+            session.notify(
+                Landed(partition=ZERO, from_offset=message.offset, to_offset=message.offset + 1, seconds=9.0)
+            )
 
 
 async def test_work_that_a_handler_reports_is_shown_and_counted(autojump_clock: MockClock) -> None:

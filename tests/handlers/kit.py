@@ -65,7 +65,7 @@ class FakeSession:
     def end(self, reason: str) -> None:
         self.ends.append(reason)
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         self.events.append(event)
 
     def mark_offset(self, topic: str, partition: int, offset: int, metadata: str = "") -> None:

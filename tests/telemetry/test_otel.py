@@ -184,12 +184,12 @@ class Lander(ConsumerGroupHandler):
             held.append(message.offset)
             while len(held) == 5:
                 offsets = {"from_offset": held[0], "to_offset": held[-1] + 1}
-                session.tell(LandingStarted(partition=ORDERS, **offsets))
+                session.notify(LandingStarted(partition=ORDERS, **offsets))
                 await trio.sleep(1)
                 if fails:
-                    session.tell(LandingFailed(partition=ORDERS, **offsets, cause="disk full"))
+                    session.notify(LandingFailed(partition=ORDERS, **offsets, cause="disk full"))
                 else:
-                    session.tell(Landed(partition=ORDERS, **offsets, rows=5, size_bytes=500, seconds=1.0))
+                    session.notify(Landed(partition=ORDERS, **offsets, rows=5, size_bytes=500, seconds=1.0))
                     held = []
                 fails = False
             session.mark_message(message)

@@ -18,7 +18,7 @@ from sarameya import (
     SarameyaError,
     TopicPartition,
 )
-from sarameya.service import Cluster, log_asking
+from sarameya.service import Cluster, log_client_event
 from sarameya_handlers.audit.facts import GroupFacts, LogSpan
 from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
 
@@ -26,7 +26,7 @@ from sarameya_handlers.landing.links import UNKNOWN_EPOCH, Link
 @asynccontextmanager
 async def open_admin(place: Cluster) -> AsyncIterator[GroupAdmin]:
     """Connect to a cluster for a few requests. Brokers close connections that are idle for long."""
-    async with GroupAdmin(place.bootstrap_servers, place.config, log_asking) as admin:
+    async with GroupAdmin(place.bootstrap_servers, place.config, log_client_event) as admin:
         yield admin
 
 

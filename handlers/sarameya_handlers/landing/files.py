@@ -22,7 +22,7 @@ PROBE = "probe-"
 """In the names of files by which file systems, stores and Spark are tried. No link and no compaction has such files."""
 
 _UNNAMED = (errno.EACCES, errno.EDQUOT, errno.ENOENT, errno.ENOSPC, errno.EPERM, errno.EROFS)
-"""Errors of link(2) after which the name does not exist, and will not. Any other error may stand for a lost response: a
+"""Errors of link(2) after which the name does not exist, and will not. Any other error may mean a lost response: a
 mount stops waiting for its server, which may still execute the call."""
 
 
@@ -118,7 +118,7 @@ def put_if_absent(path: Path, content: bytes, check: Callable[[], object] = lamb
     Args:
         path: Name of the file. Its directory is created if missing.
         content: The whole content.
-        check: Called when the temporary file is complete, right before the name is taken. What it raises propagates,
+        check: Called when the temporary file is complete, right before the name is taken. Its exceptions propagate,
             and nothing is put.
 
     Returns:

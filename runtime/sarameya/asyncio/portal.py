@@ -5,8 +5,8 @@
     a task of the loop                      ◄── Mailbox ──   Portal.call_back
 
 Each side awaits the other; no thread ever blocks. A cancellation is passed on to the other side, and the caller waits
-until the call has ended there: what it was doing is in order when the cancellation is raised. Context variables of the
-caller are those of the call.
+until the call has ended there, so that its cleanup is complete when the cancellation is raised. The call has the
+context variables of the caller.
 
 Trio's guest mode was not chosen: it runs trio within asyncio's loop, and a handler that blocks the loop would stop the
 heartbeats.

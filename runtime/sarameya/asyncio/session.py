@@ -84,9 +84,9 @@ class Session(PostedMarks, AsyncPausing):
         """
         await self._portal.call(self._session.commit)
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Pass an event of the handler to the group's observers: an event class of your own."""
-        self._portal.post(self._session.tell, event)
+        self._portal.post(self._session.notify, event)
 
     def end(self, reason: str) -> None:
         """Request the end of this session: claims stop, marks are committed, and the member rejoins."""

@@ -2,8 +2,8 @@
 
 A new leader may lack records of the previous one. Consumers may have read them, and its log is truncated before them.
 The leader returns where the leader epoch of our last record ends in its own log (`net.leader_epochs`). Partitions that
-need the same broker at the same time share a request. `FetchCursor.judge` interprets the response, and the fetcher acts
-on it.
+need the same broker at the same time share a request. `FetchCursor.evaluate` interprets the response, and the fetcher
+acts on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sarameya.consumer.partition_consumer import PartitionConsumer
 from sarameya.errors import SarameyaError, UnsupportedVersionError
 from sarameya.model import TopicPartition
 from sarameya.net.broker_pool import BrokerPool
-from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
+from sarameya.net.leader_epochs import RequestedEpoch, ask_epoch_ends
 from sarameya.protocol.fetch.fetch_cursor import Nothing, Outcome, Redispatch
 
 
@@ -51,7 +51,7 @@ class EpochChecks:
     async def _ask(self, leader: int) -> None:
         await trio.lowlevel.checkpoint()  # so that all partitions of this moment share the request
         asked = self._waiting.pop(leader)
-        epochs = {tp: EpochAsked(consumer.cursor.last_epoch, epoch) for tp, (consumer, epoch) in asked.items()}
+        epochs = {tp: RequestedEpoch(consumer.cursor.last_epoch, epoch) for tp, (consumer, epoch) in asked.items()}
         try:
             ends = await ask_epoch_ends(self._pool, leader, epochs)
         except UnsupportedVersionError:
@@ -61,7 +61,7 @@ class EpochChecks:
         except SarameyaError as error:
             outcomes = {tp: Redispatch(str(error)) for tp in asked}
         else:
-            outcomes = {tp: asked[tp][0].cursor.judge(part) for tp, part in ends.items()}
+            outcomes = {tp: asked[tp][0].cursor.evaluate(part) for tp, part in ends.items()}
         for partition, (consumer, leader_epoch) in asked.items():
             if not consumer.has_ended:
                 outcome = outcomes.get(partition, Redispatch("missing in the response about leader epochs"))

@@ -14,7 +14,7 @@ from sarameya.error_codes import ErrorCode
 from sarameya.errors import SarameyaError, UnsupportedVersionError, kafka_error
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.net.broker_pool import BrokerPool
-from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
+from sarameya.net.leader_epochs import RequestedEpoch, ask_epoch_ends
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.retries import Retries
 from sarameya.observe import Observer
@@ -76,19 +76,23 @@ class EpochLookup:
 
     async def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> _Results:
         """Send a request to each leader, all at the same time."""
-        results, metadata, leaders = _Results(), self._metadata.current, dict[int, dict[TopicPartition, EpochAsked]]()
+        results, metadata, leaders = (
+            _Results(),
+            self._metadata.current,
+            dict[int, dict[TopicPartition, RequestedEpoch]](),
+        )
         for partition, epoch in wanted.items():
             leader, found = metadata.leader(partition), metadata.partition(partition)
             if leader is None or found is None:
                 results.missing[partition] = "the partition has no leader"
             else:
-                leaders.setdefault(leader, {})[partition] = EpochAsked(epoch, found.leader_epoch)
+                leaders.setdefault(leader, {})[partition] = RequestedEpoch(epoch, found.leader_epoch)
         async with trio.open_nursery() as nursery:
             for leader, of_leader in leaders.items():
                 nursery.start_soon(self._ask, leader, of_leader, results)
         return results
 
-    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, EpochAsked], results: _Results) -> None:
+    async def _ask(self, leader: int, wanted: Mapping[TopicPartition, RequestedEpoch], results: _Results) -> None:
         """Send the request to one leader, and add its answer to `results`."""
         try:
             answer = await ask_epoch_ends(self._pool, leader, wanted)

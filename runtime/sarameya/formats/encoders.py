@@ -183,7 +183,7 @@ def _framed_message(registry: Registry, schema: Schema) -> Encode:
 
 
 def _checked_json(registry: Registry, schema: Schema) -> Encode:
-    """Return an encoder that refuses what does not have the schema, since its readers would have to."""
+    """Return an encoder that raises for a value that does not match the schema."""
     import jsonschema
     import referencing
     from referencing.jsonschema import DRAFT7

@@ -17,7 +17,7 @@ from sarameya.formats.errors import UndecodableError
 
 
 class ValueType(Protocol):
-    """Conversion to one type. All methods raise UndecodableError for what is not of the type."""
+    """Conversion to one type. All methods raise UndecodableError for a value of another type."""
 
     accepts_none: bool
     """True if None is of the type: a message without a value, or without a key, is accepted."""

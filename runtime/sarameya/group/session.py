@@ -32,7 +32,7 @@ class Session(Marks, Pausing):
         outcome: SessionOutcome,
         *,
         end: Callable[[str], None],
-        tell: Observer,
+        observer: Observer,
         group_instance_id: str | None = None,
     ) -> None:
         super().__init__(offsets.ledger)
@@ -45,7 +45,7 @@ class Session(Marks, Pausing):
         self._logs = logs
         self._end = end
         self._outcome = outcome
-        self._tell = tell
+        self._observer = observer
 
     @property
     def group(self) -> str:
@@ -151,9 +151,9 @@ class Session(Marks, Pausing):
                 raise self._not_claimed(partition)
         return wanted
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Pass an event of the handler to the group's observers: `Landed`, or an event class of your own."""
-        self._tell(event)
+        self._observer(event)
 
     def end(self, reason: str) -> None:
         """Request the end of this session: claims stop, marks are committed, and the member rejoins."""

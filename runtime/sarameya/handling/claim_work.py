@@ -338,7 +338,7 @@ class ClaimWork:
             Stopped: The claim has stopped.
         """
         cause = f"{type(error).__name__}: {error_text(error)}"
-        self._session.tell(Retrying(what, attempt, trio.current_time() - began, delay, cause, kind=kind))
+        self._session.notify(Retrying(what, attempt, trio.current_time() - began, delay, cause, kind=kind))
         with self._claim.report.doing(Activity.RETRYING, f"{what}: {cause}", attempt=attempt + 1, attempts=attempts):
             await self._wait(trio.sleep, delay)
 

@@ -221,7 +221,7 @@ def _read_again(topic: str) -> ConfigError:
 def _is_one_of(error: Exception, kinds: Exceptions) -> bool:
     """Return whether an exception is of these kinds; for an ExceptionGroup, whether all of its exceptions are.
 
-    A message that cannot be decoded is not tried again: its bytes stay the same.
+    A message that cannot be decoded is not retried: its bytes stay the same.
     """
     if isinstance(error, DecodeError):
         return False

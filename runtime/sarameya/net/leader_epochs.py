@@ -17,7 +17,7 @@ _CONSUMER = -1
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
-class EpochAsked(NamedTuple):
+class RequestedEpoch(NamedTuple):
     """Leader epoch to look up, and the current leader's epoch in our metadata.
 
     A former leader that does not know that it has been replaced refuses the higher epoch.
@@ -28,7 +28,7 @@ class EpochAsked(NamedTuple):
 
 
 async def ask_epoch_ends(
-    pool: BrokerPool, leader: int, asked: Mapping[TopicPartition, EpochAsked]
+    pool: BrokerPool, leader: int, asked: Mapping[TopicPartition, RequestedEpoch]
 ) -> dict[TopicPartition, Any]:
     """Ask one leader for the ends of leader epochs.
 
@@ -51,7 +51,7 @@ async def ask_epoch_ends(
     return {partition: row for partition, row in rows.items() if partition in asked}
 
 
-def _topics(asked: Mapping[TopicPartition, EpochAsked]) -> list[Any]:
+def _topics(asked: Mapping[TopicPartition, RequestedEpoch]) -> list[Any]:
     return [
         _Topic(
             topic=topic,

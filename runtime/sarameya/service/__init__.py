@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sarameya.service.app.environment import Variable
     from sarameya.service.app.layers import Layers
     from sarameya.service.app.toml_writer import as_app_file
-    from sarameya.service.output.command_result import log_asking, print_out, show
+    from sarameya.service.output.command_result import log_client_event, print_out, show
     from sarameya.service.output.help_epilog import epilog
     from sarameya.service.output.progress_display import Display, QuietSteps, Steps, display, steps
     from sarameya.service.output.text import counted, listed, printable, table
@@ -43,7 +43,7 @@ else:
             ".app.environment": "Variable",
             ".app.layers": "Layers",
             ".app.toml_writer": "as_app_file",
-            ".output.command_result": "log_asking print_out show",
+            ".output.command_result": "log_client_event print_out show",
             ".output.help_epilog": "epilog",
             ".output.progress_display": "Display QuietSteps Steps display steps",
             ".output.text": "counted listed printable table",
@@ -77,7 +77,7 @@ __all__ = [
     "listed",
     "load_app",
     "load_arguments",
-    "log_asking",
+    "log_client_event",
     "make_handler",
     "name_and_value",
     "names_cluster",

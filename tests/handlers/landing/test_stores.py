@@ -270,7 +270,7 @@ def test_error_of_an_object_store_becomes_an_os_error(
 
 
 def test_refused_put_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(objects, "_PAUSE_SECONDS", 0.0)
     store, put, refusals = ObjectStore("s3://lake", Access(MemoryStore())), obstore.put, [409, 429, 0]
 
     def refuse(*arguments: Any, **options: Any) -> object:

@@ -48,10 +48,10 @@ class Commanded(ConsumerGroupHandler):
                 claim.report.landed = message.offset + 1
                 rows, at = 1234, message.offset
                 batch = {"partition": tp, "from_offset": at, "to_offset": at + 1}
-                session.tell(Landed(**batch, rows=rows, size_bytes=5 * 2**20, seconds=0.25))
+                session.notify(Landed(**batch, rows=rows, size_bytes=5 * 2**20, seconds=0.25))
             elif command == "retry":
                 batch = {"partition": tp, "from_offset": message.offset, "to_offset": message.offset + 1}
-                session.tell(LandingFailed(**batch, cause=argument))
+                session.notify(LandingFailed(**batch, cause=argument))
                 with claim.report.doing(Activity.RETRYING, argument, attempt=2):
                     await trio.sleep(600)
             elif command == "fail" and (tp, message.offset) not in FAILED:

@@ -118,9 +118,7 @@ async def test_rows_of_all_members_match_the_broker(tmp_path: Path, browser: Bro
         assert {row["Process"] for row in members} == {str(one.process.pid) for one in stage.services.values()}
         assert await page.text("#generation") == f"generation {group.generation}"
         assert await page.text("#total-lag") == "501"
-        assert await page.do(lambda p: p.locator("#plot-lag").get_attribute("aria-label")) == (
-            "Lag: 501 now, max 501"
-        )
+        assert await page.do(lambda p: p.locator("#plot-lag").get_attribute("aria-label")) == ("Lag: 501 now, max 501")
         lines = await page.do(lambda p: p.locator("#events > li > span").all_inner_texts())
         assert {line.partition(" ")[0] for line in lines} == {stage.host(name) for name in stage.services}, lines
         for name in stage.services:

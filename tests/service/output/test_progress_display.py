@@ -29,7 +29,7 @@ def test_progress_without_a_terminal_is_a_line_every_two_seconds() -> None:
         for second in range(6):
             clock.now = second
             shown.update(second * 100, f"{second} s")
-        shown.say("aside")
+        shown.print_line("aside")
     assert stream.getvalue().splitlines() == [
         "landing: 0 of 1,000 (0%), 0 s",
         "landing: 200 of 1,000 (20%), 2 s",
@@ -51,7 +51,7 @@ def test_terminal_gets_a_bar_with_the_numbers() -> None:
     stream = Terminal()
     with display("landing", 10, stream=stream, clock=Clock()) as shown:
         shown.update(5, "5 rows/s")
-        shown.say("aside [not markup]")
+        shown.print_line("aside [not markup]")
     text = stream.getvalue()
     assert "━" in text
     assert "5/10" in text
@@ -73,7 +73,7 @@ def test_quiet_shows_nothing() -> None:
     stream = Terminal()
     with display("landing", 10, quiet=True, stream=stream, clock=Clock()) as shown:
         shown.update(5)
-        shown.say("aside")
+        shown.print_line("aside")
     assert stream.getvalue() == ""
 
 
@@ -138,7 +138,7 @@ def test_json_log_has_progress_records_only(
                 clock.now = second * 7
                 shown.update(second)
             shown.update(10)
-            shown.say("aside")
+            shown.print_line("aside")
     finally:
         logging.getLogger().removeHandler(handler)
     assert stream.getvalue() == ""

@@ -32,7 +32,7 @@ class FakePageSource:
         if (done, note) not in self.updates:
             self.updates.append((done, note))
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         raise AssertionError(line)
 
     async def until(self, *updates: tuple[int, str]) -> None:

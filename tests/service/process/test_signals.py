@@ -70,7 +70,7 @@ async def test_closed_pipe_requests_a_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "cause"), [(b"stop\n", "asked to stop by the supervisor"), (b"", "the supervisor has ended")]
+    ("word", "cause"), [(b"stop\n", "stop requested by the supervisor"), (b"", "the supervisor has ended")]
 )
 async def test_cause_of_a_stop_is_the_supervisors_request_or_end(word: bytes, cause: str) -> None:
     read, write = os.pipe()

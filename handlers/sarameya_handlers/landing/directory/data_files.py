@@ -114,7 +114,7 @@ class DataFiles:
         self.store.remove(directory)
 
     def _winner(self, name: str) -> Manifest | Compaction:
-        """Return what has the number that this attempt was to get."""
+        """Return the link or compaction that has this attempt's number."""
         if (number := number_of(name)) is not None:
             return self.compactions.get(number) or self.compactions.skip(number)
         _, *rest = name.rsplit("-", 2)
@@ -159,7 +159,7 @@ class DataFiles:
         self._publish_found(compaction)
 
     def _publish_found(self, source: Manifest | Compaction) -> None:
-        """Publish what a link or a compaction has hidden files of, whoever put it, and whenever.
+        """Publish the hidden files of a link or compaction, regardless of the process that put it.
 
         A file that has been compacted since may be hidden again: an object store may execute a put late. Its rows are
         in another file now, so it must not be published.

@@ -1,4 +1,4 @@
-"""Clients of object stores: S3 and what speaks its protocol, Google Cloud Storage, and Azure's.
+"""Clients of object stores: S3 and stores with its protocol, Google Cloud Storage, and Azure's.
 
 Credentials come from where the cloud's own tools look for them. Errors of a client become errors of a file system.
 """
@@ -38,21 +38,21 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _RESPONSE = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", re.DOTALL)
 """Code and text of an error of S3 or Azure."""
 _LATER = (408, 409, 425, 429)
-"""Status codes of requests that were not executed, and may be tried again."""
+"""Status codes of requests that were not executed and may be retried."""
 _PASSING = (
     *("ExpiredToken", "IncompleteBody", "RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "TokenRefreshRequired"),
 )
 """Codes of errors that pass without a change of the service."""
 _EXISTS = ("", "PreconditionFailed", "BlobAlreadyExists")
-"""Codes of a put that was refused because the object exists. There are others if puts have met, and none has won."""
+"""Codes of a put that was refused because the object exists. Concurrent puts that all fail get another code."""
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _RETRIES = 5
 _RETRY_SECONDS = 60
-"""Seconds after which a request is not tried again."""
+"""Seconds for which a request is retried."""
 _RESPONSE_SECONDS = 30
 _COPY_SECONDS = 600
 _CREDENTIAL_SECONDS = 300
-"""Seconds after which botocore is asked again. It renews credentials long before they expire."""
+"""Seconds for which botocore's credentials are cached. botocore renews them long before they expire."""
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -61,7 +61,7 @@ class Access:
 
     Attributes:
         client: Retries a request.
-        once: Sends a request once: if a put is sent twice, no response may have its outcome.
+        once: Sends a request once: if a put is sent twice, its response may not show the true outcome.
         patient: Like `client`, and waits longer: a copy takes as long as the object is large.
         copies: True if a copy within the store has ended when its response comes.
         spark_url: The URL for Spark. By default that of users.
@@ -151,7 +151,7 @@ def _accessed(url: str, make: Callable[..., Client], endpoint: str = "", **prope
 
 
 def _delta_options(endpoint: str, region: str, credentials: Callable[[], S3Credential] | None) -> dict[str, str]:
-    """Return delta-rs's options of an S3 store. What is left out it finds in the environment."""
+    """Return delta-rs's options of an S3 store. delta-rs reads missing options from the environment."""
     found: Mapping[str, Any] = credentials() if credentials is not None else {}
     options = {
         "AWS_ENDPOINT_URL": endpoint,
@@ -184,7 +184,7 @@ def _aws_credentials() -> Callable[[], S3Credential] | None:
             from botocore.session import Session
 
             if (chain := Session().get_credentials()) is None:
-                raise PermissionError("there are none in the environment, in AWS's files, or of this machine's role")
+                raise PermissionError("no AWS credentials in the environment, AWS's files or the machine's role")
             found.append(chain)
         frozen = found[0].get_frozen_credentials()
         return {

@@ -40,8 +40,8 @@ _PART_BYTES = 16 * 2**20
 """Size of the parts in which larger files are put."""
 _PARTS_AT_ONCE = 4
 _TRIES = 6
-"""Number of attempts at a request that the store refuses for now, and that the client does not retry."""
-_AGAIN_SECONDS = 0.1
+"""Number of attempts at a request that the store refuses for a moment, and that the client does not retry."""
+_PAUSE_SECONDS = 0.1
 """Seconds between these attempts."""
 
 
@@ -122,7 +122,7 @@ class ObjectStore(Store):
                 # Some gateways refuse an object while they remove the directory that another one was the last in.
                 if is_last or error.errno != errno.EAGAIN:
                     raise
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_PAUSE_SECONDS)
             else:
                 return
 
@@ -286,7 +286,7 @@ def _parent(name: str) -> str:
 
 
 class ObjectReader(io.RawIOBase):
-    """Reads an object by ranges: what pyarrow needs of a file."""
+    """A file object for pyarrow that reads an object by ranges."""
 
     def __init__(self, store: ObjectStore, name: str, size: int) -> None:
         self._store = store

@@ -75,7 +75,7 @@ class Store(ABC):
         Args:
             name: The file's name.
             content: The whole content.
-            check: Called right before the name is taken. What it raises propagates, and nothing is put.
+            check: Called right before the name is taken. Its exceptions propagate, and nothing is put.
 
         Returns:
             True if this call put the file; False if another file has its name.
@@ -99,7 +99,7 @@ class Store(ABC):
 
     @abstractmethod
     def writing(self, name: str) -> AbstractContextManager[Path]:
-        """Return a context with a local path. What is written there is this file after the context."""
+        """Return a context with a local path. After the context, the file has the content of that path."""
 
     @abstractmethod
     def get(self, name: str) -> bytes | None:

@@ -45,7 +45,7 @@ from sarameya_handlers.spark.tables.group_lock import GroupLock
 from sarameya_handlers.spark.tables.table import Landing
 
 _MEETING_SECONDS = (0.05, 0.5)
-"""Least and most wait after puts have met, and none has won."""
+"""Shortest and longest wait after concurrent puts have collided and all failed."""
 _MOST_MEETINGS = 20
 """Maximum of such waits of one attempt."""
 _TABLE_CHANGES = (b'{"metaData":', b'{"protocol":')

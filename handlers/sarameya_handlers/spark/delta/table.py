@@ -221,7 +221,7 @@ class DeltaTable(Table):
             write_checkpoint(self._store, cleans_up=self._detail.is_cleaned_up)
 
     def evaluator(self, spark: SparkSession) -> Evaluate:
-        # Loaded anew: constraints may change while members land.
+        # Reloaded, since constraints may change while members land.
         detail = TableDetail.load(spark, self._place.sql)
         return compute_all if detail is None else self._writer.evaluator(spark, detail)
 

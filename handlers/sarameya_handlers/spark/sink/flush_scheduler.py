@@ -132,12 +132,12 @@ class FlushScheduler:
         if self._table.growth and not self._has_warned:
             self._has_warned = True
             logger.warning("%s: %s", self._table.name, self._table.growth)
-            session.tell(TableGrown(table=self._table.name, what=self._table.growth))
+            session.notify(TableGrown(table=self._table.name, what=self._table.growth))
 
     def report_requests(self, session: Session) -> None:
         """Notify of the requests to the table's object store since the last call."""
         if used := self._table.take_requests():
-            session.tell(used)
+            session.notify(used)
 
     def on_flush(self, nudge: Callable[[], None]) -> Callable[[], None]:
         """Call `nudge` before each flush, so that more partitions join it. Return a function that ends these calls."""

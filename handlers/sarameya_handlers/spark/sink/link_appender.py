@@ -113,7 +113,7 @@ class LinkAppender:
             was_last_attempt = self._ended.is_set()
 
     def _retry(self, time_limit: float = inf) -> FlushRetry:
-        return FlushRetry(self._ended, time_limit, self._claim.report, gives_up=not self._settings.waits_for_remedy)
+        return FlushRetry(self._ended, time_limit, self._claim.report, is_limited=not self._settings.waits_for_remedy)
 
     async def _links(self, link: Link, since: int, result: FlushResult, retry: FlushRetry) -> Sequence[Link]:
         """Return the chain's links after an attempt. Retries until they can be read. Raises LandingError."""
@@ -156,7 +156,7 @@ class LinkAppender:
                     f"{pending.link}: cannot write {len(letters)} dead letters; the partition waits", error
                 )
         name = self._settings.dead_letters.name
-        self._session.tell(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
+        self._session.notify(DeadLettered(partition=self._claim.topic_partition, count=len(letters), place=name))
         logger.warning(
             "%s: %d records became dead letters in %s, the first at offset %s: %s",
             pending.link.key.topic_partition,
@@ -192,7 +192,7 @@ class LinkAppender:
         """Notify observers, if the link has records. Links that only record offsets have no such events."""
         if link.kind is Kind.RECORDS:
             offsets = {"from_offset": link.from_offset, "to_offset": link.to_offset}
-            self._session.tell(event(partition=link.key.topic_partition, **offsets))
+            self._session.notify(event(partition=link.key.topic_partition, **offsets))
 
 
 def _content_of(link: Link) -> str:

@@ -27,7 +27,7 @@ class FlushRetry:
     time_limit: float = inf
     _report: Report | None = None
     """The report of the claim, which then shows that it waits."""
-    gives_up: bool = True
+    is_limited: bool = True
     """False to wait for a remedy, too, if an error does not pass by itself. There is no time limit then."""
     _attempts: int = 1
     _last_cause: str = ""
@@ -43,12 +43,12 @@ class FlushRetry:
             LandingError: The error does not pass, or the time limit is reached.
         """
         cause = cause_of(error) if error else "unknown reason"
-        if self.gives_up:
+        if self.is_limited:
             self._check(problem, cause, error)
         # A wait without an end must not fill the log.
-        is_news = self.gives_up or self._delay < self._max_delay or cause != self._last_cause
+        is_new = self.is_limited or self._delay < self._max_delay or cause != self._last_cause
         self._last_cause = cause
-        level = logging.WARNING if is_news else logging.DEBUG
+        level = logging.WARNING if is_new else logging.DEBUG
         logger.log(level, "%s; retrying in %.1f s: %s", problem, self._delay, cause)
         self._attempts += 1
         with self._reported(f"{problem}: {cause}"):

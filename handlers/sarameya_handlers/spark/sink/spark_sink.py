@@ -236,8 +236,8 @@ class SparkSink(ConsumerGroupHandler):
         """Read these partitions' heads from their tables, and the ranges of their logs.
 
         If Spark or a store does not respond, this waits, as flushes do. A rebalance ends the wait, and the next
-        assignment starts it anew. With many tables it ends after ASSIGN_TIMEOUT. Partitions of tables that are not open
-        then wait in their claims.
+        assignment starts it again. With many tables it ends after ASSIGN_TIMEOUT. Partitions of tables that are not
+        open then wait in their claims.
         """
         starts = {tp: _PartitionStart() for tp in partitions}
         self._starts.update(starts)
@@ -335,7 +335,7 @@ class SparkSink(ConsumerGroupHandler):
             ended = trio.Event()
             nursery.start_soon(_cancel_at_end, claim, ended, nursery.cancel_scope)
             # If it has begun, the session ends even if the cause is gone at once, which must not happen over and over.
-            retry = FlushRetry(ended, report=claim.report, gives_up=False, delay=30.0 if has_begun else 0.5)
+            retry = FlushRetry(ended, report=claim.report, is_limited=False, delay=30.0 if has_begun else 0.5)
             while start.problem is not None:
                 await retry.wait(f"{tp} waits", start.problem)
                 with claim.report.doing(Activity.RETRYING, f"{tp} waits: {cause_of(start.problem)}"):

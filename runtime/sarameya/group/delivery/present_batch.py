@@ -1,11 +1,11 @@
 """The batch that a claim's handler is reading, and its position in that batch.
 
 The handler takes a message only by advancing the iterator `left`. `left` has the messages that may be taken before the
-next check of the clock. So the length of `left` tells how many messages were taken. A pause sets the batch aside
+next check of the clock. So the length of `left` shows how many messages were taken. A pause sets the batch aside
 unchanged.
 
 A handler may run in another thread than the claim (`sarameya.asyncio`). A lock guards everything except the iterator:
-taking a message must not cost a lock. Whoever has to know what is taken, and to prevent that more is taken, exchanges
+taking a message must not cost a lock. Code that must know which messages were taken, and stop further ones, replaces
 `left` first (`frozen`). CPython switches threads at calls and backward jumps only, and there is none between reading
 `left` and advancing it. Test: `tests/group/test_present_batch.py`.
 """

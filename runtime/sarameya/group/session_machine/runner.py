@@ -155,7 +155,7 @@ class SessionRunner:
             source.logs,
             self._machine.outcome,
             end=lambda reason: self.post(EndWanted(reason)),
-            tell=runtime.observer,
+            observer=runtime.observer,
             group_instance_id=config.group_instance_id,
         )
         self._readers = self._open_readers(pauses)

@@ -14,7 +14,7 @@ from sarameya.config import Config, IsolationLevel
 from sarameya.errors import RequestTimeoutError, SarameyaError
 from sarameya.model import NO_LEADER_EPOCH, TopicPartition
 from sarameya.net.broker_pool import BrokerPool, open_broker_pool
-from sarameya.net.leader_epochs import EpochAsked, ask_epoch_ends
+from sarameya.net.leader_epochs import RequestedEpoch, ask_epoch_ends
 from sarameya.net.log_offsets import LogOffsetReader, LogOffsets
 from sarameya.net.metadata_refresher import MetadataRefresher
 from sarameya.net.transport import Transport
@@ -116,14 +116,14 @@ class ClusterAdmin:
         `metadata` first.
         """
         metadata = self._metadata.current
-        leaders: dict[int, dict[TopicPartition, EpochAsked]] = {}
+        leaders: dict[int, dict[TopicPartition, RequestedEpoch]] = {}
         for partition, epoch in epochs.items():
             leader, known = metadata.leader(partition), metadata.partition(partition)
             if epoch > NO_LEADER_EPOCH and leader is not None and known is not None:
-                leaders.setdefault(leader, {})[partition] = EpochAsked(epoch, known.leader_epoch)
+                leaders.setdefault(leader, {})[partition] = RequestedEpoch(epoch, known.leader_epoch)
         ends: dict[TopicPartition, int] = {}
 
-        async def ask(leader: int, wanted: Mapping[TopicPartition, EpochAsked]) -> None:
+        async def ask(leader: int, wanted: Mapping[TopicPartition, RequestedEpoch]) -> None:
             with suppress(SarameyaError):
                 for partition, end in (await ask_epoch_ends(self._pool, leader, wanted)).items():
                     if not end.error_code and end.end_offset >= 0 and end.leader_epoch >= 0:

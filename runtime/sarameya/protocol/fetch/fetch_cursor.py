@@ -171,7 +171,7 @@ class FetchCursor:
         """
         return NO_LEADER_EPOCH < leader_epoch < self.last_epoch
 
-    def judge(self, answer: Any) -> Outcome:
+    def evaluate(self, answer: Any) -> Outcome:
         """Compare the position with the end of `last_epoch` on the leader.
 
         Args:

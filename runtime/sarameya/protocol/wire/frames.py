@@ -29,7 +29,7 @@ _STEP_BYTES = 256 * 1024
 _KEPT_BYTES = 8 * 2**20
 """Size above which a buffer is released once frames fill less than half of it.
 
-Memory that is allocated anew for each frame costs more in page faults than all other work on the bytes before decoding.
+New memory for each frame costs more in page faults than all other work on the bytes before decoding.
 """
 
 

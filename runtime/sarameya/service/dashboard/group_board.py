@@ -21,7 +21,7 @@ from sarameya.service.dashboard.endpoint_document import Document
 from sarameya.service.dashboard.endpoints import MemberEndpoints, fetch_documents
 from sarameya.service.dashboard.group_document import KafkaView, merge_documents
 from sarameya.service.monitor.health import Health
-from sarameya.service.output.command_result import log_asking
+from sarameya.service.output.command_result import log_client_event
 from sarameya.service.output.error_report import is_permanent
 from sarameya.service.web.page_feed import PageFeed
 from sarameya.service.web.time_series import Point, TimeSeries
@@ -80,7 +80,7 @@ class GroupBoard(PageFeed):
     async def _read_kafka_regularly(self) -> None:
         while True:
             try:
-                async with GroupAdmin(self._cluster.bootstrap_servers, self._cluster.config, log_asking) as admin:
+                async with GroupAdmin(self._cluster.bootstrap_servers, self._cluster.config, log_client_event) as admin:
                     while True:
                         await self.read_kafka(admin)
                         await trio.sleep(INTERVAL)

@@ -22,7 +22,7 @@ from sarameya.service.groups.arguments import (
     topic_choice,
 )
 from sarameya.service.groups.reset import ResetKind, ResetTarget
-from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
+from sarameya.service.output.command_result import CommandResult, log_client_event, run_and_print
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.output.progress_display import LINE_INTERVAL, steps
 
@@ -233,5 +233,5 @@ def _run(args: argparse.Namespace, kafka: Cluster, operation: Operation) -> int:
 
 
 async def _with_admin(kafka: Cluster, operation: Operation) -> CommandResult:
-    async with GroupAdmin(kafka.bootstrap_servers, kafka.config, log_asking) as admin:
+    async with GroupAdmin(kafka.bootstrap_servers, kafka.config, log_client_event) as admin:
         return await operation(admin)

@@ -26,7 +26,7 @@ from sarameya.producer.producer import Producer
 from sarameya.service.groups.topic_choice import TopicChoice, resolve
 from sarameya.service.letters.filters import LetterFilter
 from sarameya.service.letters.redrive_progress import RedriveProgress
-from sarameya.service.output.command_result import log_asking
+from sarameya.service.output.command_result import log_client_event
 
 _POLL = 0.2
 """Seconds between two looks at the position of a claim without messages."""
@@ -57,7 +57,7 @@ class Clients:
 
     def admin(self) -> GroupAdmin:
         """Return an admin client."""
-        return GroupAdmin(self.bootstrap_servers, self.config, log_asking, self.transport)
+        return GroupAdmin(self.bootstrap_servers, self.config, log_client_event, self.transport)
 
     def consumer(self) -> Consumer:
         """Return a consumer. It goes on at the start of the log if letters are deleted while it reads."""
@@ -65,7 +65,7 @@ class Clients:
         return Consumer(
             self.bootstrap_servers,
             config,
-            observers=[log_asking],
+            observers=[log_client_event],
             transport=self.transport,
             rng=self.rng,
             wall_clock=self.wall_clock,
@@ -79,7 +79,7 @@ class Clients:
         return Producer(
             self.bootstrap_servers,
             attrs.evolve(config, compression=codec, max_request_bytes=size),
-            observers=[log_asking],
+            observers=[log_client_event],
             transport=self.transport,
             rng=self.rng,
             wall_clock=self.wall_clock,

@@ -58,7 +58,7 @@ class RedriveProgress:
         Args:
             commit: The commit, if there is one.
             topic_id: Id of the topic now; empty for brokers without topic ids.
-            log_start: Start of the log: what was before it is done.
+            log_start: Start of the log. Earlier offsets count as done.
         """
         progress = cls(0)
         if commit is not None:

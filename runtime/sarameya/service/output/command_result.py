@@ -34,7 +34,7 @@ class CommandResult:
     errors: tuple[SarameyaError, ...] = ()
 
 
-def log_asking(event: Event) -> None:
+def log_client_event(event: Event) -> None:
     """Log an event of the client that a command uses. Pass it to the client as its observer.
 
     Retries and lost connections are logged at level debug: if no retry succeeds, the command ends with the error.

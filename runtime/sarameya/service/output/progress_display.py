@@ -40,7 +40,7 @@ class Display(Protocol):
             note: A short text beside the numbers.
         """
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a separate line beside the progress."""
 
 
@@ -50,7 +50,7 @@ class QuietDisplay:
     def update(self, done: int, note: str = "") -> None:
         """Do nothing."""
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Do nothing."""
 
 
@@ -97,12 +97,12 @@ class LineDisplay:
         of_all = "" if self._total is None else f" of {self._total:,} ({done / max(self._total, 1):.0%})"
         self._print(f"{self._title}: {done:,}{of_all}{note and ', '}{note}", done)
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a separate line."""
         print(line, file=self._stream, flush=True)
 
     def _print(self, line: str, done: int) -> None:
-        self.say(line)
+        self.print_line(line)
 
 
 class LogDisplay(LineDisplay):
@@ -110,7 +110,7 @@ class LogDisplay(LineDisplay):
 
     interval = RECORD_INTERVAL
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Log a separate line."""
         logger.info("%s", line)
 
@@ -129,7 +129,7 @@ class BarDisplay:
         """Redraw the bar."""
         self._progress.update(self._task, completed=done, note=note, refresh=True)
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line above the bar."""
         self._progress.console.print(line, markup=False, highlight=False)
 
@@ -202,7 +202,7 @@ class LineSteps:
     def __call__(self, title: str, total: int | None = None) -> None:
         self._lines = LineDisplay(title, total, self._stream, self._clock, soon=False)
         if self._clock() >= self._lines_from:
-            self._lines.say(title)
+            self._lines.print_line(title)
 
     def update(self, done: int) -> None:
         # A step that ends at once needs no line.

@@ -65,7 +65,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_format_argument(parser)
     # Set by the supervisor for a worker: its number, and the file descriptor for its status reports.
     parser.add_argument("--worker", type=positive, help=argparse.SUPPRESS)
-    parser.add_argument("--tell", dest="report_fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--report-fd", type=int, help=argparse.SUPPRESS)
 
 
 def listen_argument(text: str) -> str:

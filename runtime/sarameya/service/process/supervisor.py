@@ -39,7 +39,7 @@ class Supervisor:
         """Take the commands of the workers.
 
         Args:
-            commands: A command for each worker. `--tell FD` is appended: the pipe for the worker's reports.
+            commands: A command for each worker. `--report-fd FD` is appended: the pipe for the worker's reports.
             policy: What to do when a worker fails.
         """
         self._commands = commands
@@ -100,7 +100,7 @@ class Supervisor:
         read_fd, write_fd = os.pipe()
         try:
             process = await trio.lowlevel.open_process(
-                [*command, "--tell", str(write_fd)],
+                [*command, "--report-fd", str(write_fd)],
                 env=environment,
                 stdin=subprocess.PIPE,
                 process_group=0,

@@ -9,7 +9,7 @@ from functools import partial
 from sarameya.net.admin.topic_admin import BY_DEFAULT, TopicAdmin
 from sarameya.service.app.cluster_arguments import Cluster, cluster, positive
 from sarameya.service.groups.arguments import add_execute_argument, add_shared_arguments, subcommand
-from sarameya.service.output.command_result import CommandResult, log_asking, run_and_print
+from sarameya.service.output.command_result import CommandResult, log_client_event, run_and_print
 from sarameya.service.output.help_epilog import epilog
 from sarameya.service.topics import results
 
@@ -137,5 +137,5 @@ def _run(args: argparse.Namespace, operation: Operation) -> int:
 
 
 async def _with_admin(kafka: Cluster, operation: Operation) -> CommandResult:
-    async with TopicAdmin(kafka.bootstrap_servers, kafka.config, log_asking) as admin:
+    async with TopicAdmin(kafka.bootstrap_servers, kafka.config, log_client_event) as admin:
         return await operation(admin)
