@@ -88,7 +88,7 @@ async def test_wrong_jar_is_refused_and_not_retried(tmp_path: Path) -> None:
     async with landing(tmp_path, f"delta:{tmp_path}/table", conf) as running:
         output = await refused(running)
     assert "NoClassDefFoundError" in output or "ClassNotFoundException" in output
-    assert "the next try" not in output
+    assert "retrying in" not in output
     assert "jars" in output
 
 
