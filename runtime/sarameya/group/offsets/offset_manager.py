@@ -43,7 +43,7 @@ _IN_USE = (
 _ENDS_MEMBERSHIP = frozenset({Reaction.FORGET_MEMBER, Reaction.DROP_GENERATION, Reaction.FATAL})
 
 
-class OffsetStore(Protocol):
+class OffsetClient(Protocol):
     """Stores and returns a group's committed offsets: a `CoordinatorClient`."""
 
     async def commit(
@@ -61,7 +61,7 @@ class Coordination(Protocol):
     """
 
     @property
-    def client(self) -> OffsetStore: ...
+    def client(self) -> OffsetClient: ...
 
     async def coordinator(self) -> int | None:
         """Return the coordinator's node id; wait while it is unknown. Return None once the membership is over."""
