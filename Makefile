@@ -35,7 +35,7 @@ test: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.sta
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m "not exhaustive"
 
 conformance: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.stamp build/class-data/spark.jsa
-	rm -f build/conformance.jsonl
+	mkdir -p build
 	SARAMEYA_RESULTS=$(CURDIR)/build/conformance.jsonl $(BIN)/python -m pytest $(IN_PARALLEL)
 	$(BIN)/python -m tests.conformance.results build/conformance.jsonl
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.conformance.results import record
+from tests.conformance import results
 from tests.exclusive_lock import turn
 from tests.integration.class_data import quick_spark
 
@@ -40,15 +40,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
     signal.signal(signal.SIGTERM, stop)
+    if not hasattr(session.config, "workerinput"):
+        results.begin()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under pytest-xdist, run the files with integration tests first, so that no long file is left for the end.
 
     Among these, tests that measure time ("alone") come last, so that they need not wait for a long test of another
     process. Tests of one file stay together, since they share the programs that they started.
     """
-    if hasattr(config, "workerinput"):
+    worker = getattr(config, "workerinput", None)
+    if worker is None or worker["workerid"] == "gw0":
+        results.expect(items)
+    if worker is not None:
         long, alone = (
             {item.path for item in items if item.get_closest_marker(mark)} for mark in ("integration", "alone")
         )
@@ -78,8 +84,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _end_warm_spark()
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     _end_warm_spark()
+    if not hasattr(session.config, "workerinput"):
+        results.end(int(exitstatus))
 
 
 def _end_warm_spark() -> None:
@@ -102,7 +110,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if item.get_closest_marker("integration"):
         _refuse_skip(report)
-    record(item, report)
+    results.record(item, report)
     return report
 
 

@@ -1,9 +1,9 @@
 """Results of the tests of landing, for docs/landing.md: `python -m tests.conformance.results FILE`.
 
-`make conformance` sets SARAMEYA_RESULTS to a file, to which each process of the run appends its results. They are
-summed up in docs/conformance.json, from which the block `<!-- results -->` of the page is generated. A test of the
-suite has the marker `landing`: with `what`, a column of the page's table, and with `table`, `store` and `spark`, its
-row. A contender has its row (`Contender.row`).
+`make conformance` sets SARAMEYA_RESULTS to a file, to which each process of the run appends its results. If the run was
+complete and all of them passed, they are summed up in docs/conformance.json, from which the block `<!-- results -->` of
+the page is generated. A test of the suite has the marker `landing`: with `what`, a column of the page's table, and with
+`table`, `store` and `spark`, its row. A contender has its row (`Contender.row`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -63,16 +63,56 @@ def row(table: str, store: str, spark: str) -> pytest.MarkDecorator:
     return pytest.mark.landing(table=table, store=store, spark=spark)
 
 
+def begin() -> None:
+    """Start the file of a run with its commit, if SARAMEYA_RESULTS is set. Called once, before the tests."""
+    if RESULTS in os.environ:
+        Path(os.environ[RESULTS]).unlink(missing_ok=True)
+        _append(commit=_git("rev-parse", "--short", "HEAD"), is_changed=bool(_git("status", "--porcelain")))
+
+
+def expect(items: Iterable[pytest.Item]) -> None:
+    """Append the number of tests that a complete run has. Called once, before tests are deselected."""
+    _append(expected=sum(item.get_closest_marker("landing") is not None for item in items))
+
+
+def end(status: int) -> None:
+    """Append pytest's exit status. Called once, after the tests."""
+    _append(status=status)
+
+
 def record(item: pytest.Item, report: pytest.TestReport) -> None:
     """Append the result of a test with the marker `landing` to the file that SARAMEYA_RESULTS names, if it does."""
-    file = os.environ.get(RESULTS)
     marks = [mark.kwargs for mark in item.iter_markers("landing")]
-    if file is None or not marks or (report.when != "call" and report.passed):
+    if not marks or (report.when != "call" and report.passed):
         return
     merged = {name: value for mark in reversed(marks) for name, value in mark.items()}
     races = dict(item.user_properties).get("races", 0)
-    with open(file, "a", encoding="utf-8") as results:
-        results.write(json.dumps({**merged, "passed": report.passed, "races": races}) + "\n")
+    _append(**merged, passed=report.passed, races=races)
+
+
+def _append(**line: Any) -> None:
+    if file := os.environ.get(RESULTS):
+        with open(file, "a", encoding="utf-8") as results:
+            results.write(json.dumps(line) + "\n")
+
+
+def _git(*arguments: str) -> str:
+    run = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return run.stdout.strip()
+
+
+def complete(lines: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]]:
+    """Return the commit and the results of a complete run.
+
+    Raises:
+        ValueError: The run has not ended or has failed, left out tests, or its files were not those of a commit.
+    """
+    first, last = lines[0], lines[-1]
+    results = [line for line in lines if "what" in line]
+    [expected] = [line["expected"] for line in lines if "expected" in line]
+    if first.get("is_changed") is not False or last.get("status") != 0 or len(results) != expected:
+        raise ValueError(f"no complete run of a commit: {first}, {len(results)} results of {expected}, {last}")
+    return first["commit"], results
 
 
 def summed_up(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -88,7 +128,8 @@ def summed_up(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not result["passed"]:
             raise ValueError(f"{dict(result)} did not pass: the page is not changed")
         cells = rows[Row(result["table"], result["store"], result["spark"])]
-        cells[result["what"]] = cells.get(result["what"], 0) + (result["races"] or 1)
+        number = result["races"] if result["what"] == "races" else 1
+        cells[result["what"]] = cells.get(result["what"], 0) + number
     return [{**attrs.asdict(row), "passed": cells} for row, cells in sorted(rows.items())]
 
 
@@ -135,12 +176,9 @@ def main(file: Path) -> None:
     """Write docs/conformance.json and the page's block from a file of results.
 
     Raises:
-        ValueError: A test did not pass.
+        ValueError: The run was not complete, or a test did not pass.
     """
-    found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    commit, found = complete([json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()])
     document = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,

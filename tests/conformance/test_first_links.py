@@ -17,8 +17,6 @@ from tests.conformance.contenders import Contender, Place
 from tests.conformance.invariants import rows_of
 from tests.conformance.owners import KEY, ORIGIN, Owner, at
 
-pytestmark = pytest.mark.landing(what="races")
-
 BEGIN = 20
 FOREIGN = {
     "group": Origin(group="other", topic_id=ORIGIN.topic_id),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.conformance.contenders import CONTENDERS
-from tests.conformance.results import COLUMNS, DOCUMENT, PAGE, render, summed_up
+from tests.conformance.results import COLUMNS, DOCUMENT, PAGE, complete, render, summed_up
 
 RESULT = {"table": "Parquet", "store": "disk", "spark": "none", "what": "races", "passed": True, "races": 20}
 
@@ -25,6 +25,29 @@ def test_results_of_a_row_are_summed_up() -> None:
 def test_failed_or_unknown_result_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"unknown|did not pass"):
         summed_up([RESULT | wrong])
+
+
+HEADER = {"commit": "abc", "is_changed": False}
+END = {"status": 0}
+
+
+def test_complete_run_is_accepted() -> None:
+    assert complete([HEADER, {"expected": 1}, RESULT, END]) == ("abc", [RESULT])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [HEADER | {"is_changed": True}, {"expected": 1}, RESULT, END],
+        [HEADER, {"expected": 2}, RESULT, END],
+        [HEADER, {"expected": 1}, RESULT],
+        [HEADER, {"expected": 1}, RESULT, {"status": 1}],
+    ],
+    ids=["changed files", "tests left out", "not ended", "failed"],
+)
+def test_incomplete_run_is_refused(lines: list[dict[str, object]]) -> None:
+    with pytest.raises(ValueError, match="no complete run of a commit"):
+        complete(lines)
 
 
 def test_page_has_the_stored_results() -> None:

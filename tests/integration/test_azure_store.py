@@ -9,7 +9,6 @@ import pytest
 
 from sarameya_handlers import ParquetTable, StoreOptions
 from sarameya_handlers.landing.chain import Outcome
-from sarameya_handlers.landing.stores import objects
 from sarameya_handlers.spark.shaping.shaping import Shaping
 from tests.conformance.invariants import offsets, prove_audit, prove_chain, prove_rows
 from tests.conformance.owners import KEY, Owner
@@ -40,8 +39,7 @@ def test_one_owner_appends_each_link(table: ParquetTable, azurite: Azurite) -> N
 
 
 @pytest.mark.parametrize("size", [0, 1, 3000])
-def test_moved_object_has_all_bytes(table: ParquetTable, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_PART_BYTES", 1000)
+def test_moved_object_has_all_bytes(table: ParquetTable, size: int) -> None:
     content = bytes(range(256)) * (size // 256 + 1)
     table.store.put_over("a/first", content[:size])
     table.store.move([("a/first", "b/second name=%3D")])

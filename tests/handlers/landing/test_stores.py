@@ -21,7 +21,7 @@ from sarameya import ConfigError, StoreUsed
 from sarameya_handlers.landing.directory.parquet_merge import count_rows
 from sarameya_handlers.landing.errors import UnansweredError
 from sarameya_handlers.landing.stores import clients, objects
-from sarameya_handlers.landing.stores.clients import Access
+from sarameya_handlers.landing.stores.clients import Access, os_error
 from sarameya_handlers.landing.stores.local import LocalStore
 from sarameya_handlers.landing.stores.objects import ObjectStore
 from sarameya_handlers.landing.stores.options import StoreOptions
@@ -332,3 +332,31 @@ def test_listings_are_counted_by_their_responses() -> None:
 
 def used(requests: dict[str, int], *, sent: int = 0, received: int = 0) -> StoreUsed:
     return StoreUsed(table="t", requests=requests, sent_bytes=sent, received_bytes=received)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bulk delete failed for a/b: not allowed. (code: 403)", errno.EACCES),
+        ("status code: 409 Conflict: <Code>BlobImmutableDueToPolicy</Code><Message>legal hold</Message>", errno.EINVAL),
+        ("status code: 400: <Code>InvalidBlockList</Code><Message>another upload</Message>", errno.EAGAIN),
+        ("status code: 404: <Code>ContainerNotFound</Code><Message>none</Message>", errno.EINVAL),
+    ],
+)
+def test_errors_of_azure_are_distinguished(text: str, expected: int) -> None:
+    assert os_error(GenericError(text), "abfss://lake").errno == expected
+
+
+def test_object_is_published_through_this_process_once() -> None:
+    """Where copies may be pending, several processes read and put the same object at the same time."""
+    client = MemoryStore()
+    store = ObjectStore("memory://table", Access(client, copies=False))
+    store.put_over("hidden", b"rows")
+    obstore.put(client, "shown", b"rows")
+    store.move([("hidden", "shown")])
+    assert (store.get("hidden"), store.get("shown")) == (None, b"rows")
+    store.move([("hidden", "shown")])
+    assert store.get("shown") == b"rows"
+    used = store.usage.take("table")
+    assert used is not None
+    assert "copy" not in used.requests

@@ -34,17 +34,21 @@ from sarameya_handlers.landing.stores.options import ALLOWED, StoreOptions
 if TYPE_CHECKING:
     from obstore.store import S3Credential
 
-_STATUS = re.compile(r"status code: (\d{3})")
+_AZURE = re.compile(r"abfss://[^@:/?#]+@(?P<account>[^@:/?#.]+)\.dfs\.core\.windows\.net(?:/[^?#]*)?")
+_STATUS = re.compile(r"(?:status code: |\(code: )(\d{3})")
 _RESPONSE = re.compile(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", re.DOTALL)
 """Code and text of an error of S3 or Azure."""
 _LATER = (408, 409, 425, 429)
 """Status codes of requests that were not executed and may be retried."""
 _PASSING = (
-    *("ExpiredToken", "IncompleteBody", "RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "TokenRefreshRequired"),
+    *("ExpiredToken", "IncompleteBody", "InvalidBlockList", "RequestTimeout", "RequestTimeTooSkewed", "SlowDown"),
+    "TokenRefreshRequired",
 )
 """Codes of errors that pass without a change of the service."""
 _EXISTS = ("", "PreconditionFailed", "BlobAlreadyExists")
 """Codes of a put that was refused because the object exists. Concurrent puts that all fail get another code."""
+_LASTING = ("AccountIsDisabled", "BlobImmutableDueToPolicy", "DirectoryIsNotEmpty", "ResourceTypeMismatch")
+"""Codes of status 409 that do not pass."""
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _RETRIES = 5
 _RETRY_SECONDS = 60
@@ -85,14 +89,13 @@ def access(url: str, options: StoreOptions) -> Access:
         ConfigError: The URL or an option is invalid.
     """
     scheme, _, rest = url.partition("://")
-    if ("@" in rest) != (scheme == "abfss") or ":" in rest.partition("@")[0]:
-        problem = "must be abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH" if scheme == "abfss" else ""
-        raise ConfigError("path", f"{scheme}://...", problem or "must have no credentials")
+    if scheme == "abfss":
+        return _azure(url, options)
+    if "@" in rest:
+        raise ConfigError("path", f"{scheme}://...", "must have no credentials")
     match scheme:
         case "s3" | "s3a":
             return _s3(url, rest, options)
-        case "abfss":
-            return _azure(url, options)
         case "gs":
             if options != StoreOptions():
                 raise ConfigError("store", options, "is not for gs://")
@@ -119,9 +122,15 @@ def _s3(url: str, place: str, options: StoreOptions) -> Access:
 
 
 def _azure(url: str, options: StoreOptions) -> Access:
+    if (place := _AZURE.fullmatch(url)) is None:
+        # Without the URL: it may have a signature.
+        problem = "must be abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, without credentials"
+        raise ConfigError("path", "abfss://...", problem)
     if options.region:
         raise ConfigError("store.region", options.region, "is for s3:// only")
     endpoint = options.endpoint or _of_environment("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    if endpoint and place["account"] not in re.split(r"[/.]+", endpoint):
+        raise ConfigError("store.endpoint", endpoint, f"must be the URL of the account {place['account']}")
     config: Any = {"endpoint": endpoint} if endpoint else {}
     return _accessed(
         url,
@@ -205,13 +214,13 @@ def os_error(error: Exception, name: str) -> OSError:
     if isinstance(error, AlreadyExistsError) and code in _EXISTS:
         return FileExistsError(errno.EEXIST, "the object exists", name)
     status = int(found[1]) if (found := _STATUS.search(text)) else 0
-    if status in _LATER or code in _PASSING or isinstance(error, AlreadyExistsError):
+    if code not in _LASTING and (status in _LATER or code in _PASSING or isinstance(error, AlreadyExistsError)):
         return OSError(errno.EAGAIN, reason, name)
     if code in _NO_BUCKET:
         return OSError(errno.EINVAL, reason, name)  # an object that is missing would mean that it was never put
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, reason if code else "there is no such object", name)
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
         return PermissionError(errno.EACCES, reason, name)
     if isinstance(error, NotSupportedError | InvalidPathError | NotImplementedError) or status // 100 in (3, 4):
         return OSError(errno.EINVAL, reason, name)

@@ -34,6 +34,8 @@ _RACERS = 8
 """Number of concurrent puts of a probe."""
 _AT_ONCE = 16
 """Number of concurrent copies, and of reads of several objects."""
+_IN_MEMORY = 2
+"""Number of concurrent copies through this process, which are in memory meanwhile."""
 _LISTED_AT_ONCE = 1000
 """Number of objects in a response to a listing."""
 _PART_BYTES = 16 * 2**20
@@ -53,13 +55,14 @@ class ObjectStore(Store):
         access: How to reach the objects below the URL.
     """
 
-    max_file_bytes = 4 * 2**30  # S3 copies at most 5 GB in one request
     moves_by_copy = True
 
     def __init__(self, url: str, access: Access) -> None:
         self._url = url
         self._access = access
         self._client = access.client
+        # S3 copies at most 5 GB in one request. A copy through this process is in memory.
+        self.max_file_bytes = 4 * 2**30 if access.copies else 512 * 2**20
         self.usage = Usage()
 
     def __repr__(self) -> str:
@@ -209,27 +212,30 @@ class ObjectStore(Store):
             self._move(moves[0])
             return
         # Files of one directory at the same time, as one of them would be on a disk; directories in their order.
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_AT_ONCE if self._access.copies else _IN_MEMORY) as pool:
             for _, group in groupby(moves, key=lambda move: (_parent(move[0]), _parent(move[1]))):
                 list(pool.map(self._move, group))
 
     def _move(self, move: tuple[str, str]) -> None:
         name, to = move
-        with suppress(FileNotFoundError):  # another process has moved it
+        try:
             if self._access.copies:
                 with self._request("copy", name):
                     obstore.copy(self._access.patient, name, to)
             else:
                 self._copy_through(name, to)
-            self._delete([name])
+        except FileNotFoundError:
+            return  # another process has moved it
+        self._delete([name])
 
     def _copy_through(self, name: str, to: str) -> None:
-        """Copy an object through a temporary file of this machine."""
-        with self.writing(to) as file:
-            with self._request("get", name), file.open("wb") as copy:
-                for part in obstore.get(self._access.patient, name).stream(min_chunk_size=_PART_BYTES):
-                    copy.write(part)
-            self.usage.receive(file.stat().st_size)
+        """Copy an object through this process: in one request, so that several processes may copy it at once."""
+        with self._request("get", name):
+            content = obstore.get(self._access.patient, name).bytes()
+        self.usage.receive(len(content))
+        # A file that exists has this content, since its name has the attempt that wrote it.
+        with suppress(FileExistsError), self._request("put", to, sent=len(content)):
+            obstore.put(self._access.patient, to, content, mode="create", use_multipart=False)
 
     def rename(self, directory: str, to: str) -> None:
         self.move([(name, to + name.removeprefix(directory)) for name in self.names(directory)])

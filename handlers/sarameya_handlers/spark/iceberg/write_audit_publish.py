@@ -6,11 +6,10 @@ If the session's `spark.wap.id` is set, Iceberg stages an append. It is set only
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarameya_handlers.landing.links import ChainKey, Link
-from sarameya_handlers.spark.errors import LandingError
+from sarameya_handlers.spark.errors import LandingError, cause_of
 from sarameya_handlers.spark.iceberg.catalog import CREATED_WITH, WAP_ID, TableName
 from sarameya_handlers.spark.iceberg.history import LINK_PROPERTY, wap_id
 from sarameya_handlers.spark.iceberg.marks import ChainMark, superseded
@@ -54,15 +53,17 @@ def conform_rows(
         ShapeError: The columns do not match, or the rows fall into too many partitions.
         LandingError: Other members keep changing columns.
     """
+    refused: Exception | None = None
     for _ in range(_EVOLUTIONS):
         table = spark.table(name.sql).schema
         compare(frame.schema, table).require(str(name), evolve_schema=layout.evolve_schema, widens=widens)
         missing, wider = list(missing_columns(frame.schema, table)), list(wider_columns(frame.schema, table))
         if not missing and not wider:
             break
-        _evolve(spark, name, missing, wider)
+        refused = _evolve(spark, name, missing, wider)
     else:
-        raise LandingError(f"{name}: others have changed columns during each of {_EVOLUTIONS} attempts to change some")
+        cause = cause_of(refused) if refused else "others have changed some meanwhile"
+        raise LandingError(f"{name}: {_EVOLUTIONS} attempts to change its columns failed: {cause}") from refused
     frame = conform(frame, table)
     if not partitioned_by:
         # One task: one file. A batch is no larger than a file should be.
@@ -87,18 +88,23 @@ def evaluator(spark: SparkSession, name: TableName, layout: Layout) -> Evaluate:
 
 def _evolve(
     spark: SparkSession, name: TableName, missing: Sequence[tuple[str, str]], wider: Sequence[tuple[str, str]]
-) -> None:
-    """Add columns to the table, and widen some: quoted path and type of each."""
-    from pyspark.errors import AnalysisException
+) -> Exception | None:
+    """Add columns to the table, and widen some: quoted path and type of each. Return the last change's error, if any.
 
+    Another member may have made a change meanwhile, and each catalog has its own type of error for that. The next
+    attempt checks which changes are still needed.
+    """
+    refused = None
     changes = [f"ALTER COLUMN {path} TYPE {kind}" for path, kind in wider]
     if missing:
         changes.append(f"ADD COLUMNS ({', '.join(f'{path} {kind}' for path, kind in missing)})")
     for change in changes:
-        # Another member may have made it meanwhile: the next attempt checks which changes are still needed.
-        with suppress(AnalysisException):
+        try:
             spark.sql(f"ALTER TABLE {name.sql} {change}")
+        except Exception as error:  # noqa: BLE001 - see above
+            refused = error
     refresh(spark, name)
+    return refused
 
 
 def create(spark: SparkSession, name: TableName, columns: StructType, layout: Layout) -> None:

@@ -305,7 +305,9 @@ def test_store_that_accepts_a_name_twice_is_refused(
         ("s3://key:secret@lake/orders", None, "path = 's3://...': must have no credentials"),
         ("abfss://account.dfs.core.windows.net/x", None, "must be abfss://CONTAINER@ACCOUNT"),
         ("abfss://key:secret@account.dfs.core.windows.net/x", None, "path = 'abfss://...': must be abfss://CONTAINER@"),
-        ("abfss://lake@account.example.org/x", None, "is refused"),
+        ("abfss://lake@account.dfs.core.windows.net/x?sig=secret", None, "'abfss://...': must be abfss://CONTAINER@"),
+        ("abfss://lake@onelake.dfs.fabric.microsoft.com/x", None, "must be abfss://CONTAINER@ACCOUNT"),
+        ("abfss://lake@account.dfs.core.windows.net/x", {"endpoint": "http://h/other"}, "URL of the account account"),
         ("abfss://lake@account.dfs.core.windows.net/x", {"region": "x"}, "is for s3:// only"),
     ],
 )
