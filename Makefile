@@ -36,7 +36,7 @@ test: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.sta
 
 conformance: java-maven-kcat-chromium-kerberos-postgresql-go-npm check $(VENV)/test.stamp build/class-data/spark.jsa
 	mkdir -p build
-	SARAMEYA_RESULTS=$(CURDIR)/build/conformance.jsonl $(BIN)/python -m pytest $(IN_PARALLEL)
+	LANDING_RESULTS=$(CURDIR)/build/conformance.jsonl $(BIN)/python -m pytest $(IN_PARALLEL)
 	$(BIN)/python -m tests.conformance.results build/conformance.jsonl
 
 unit: $(VENV)/dev.stamp

@@ -1,6 +1,6 @@
 """Results of the tests of landing, for docs/landing.md: `python -m tests.conformance.results FILE`.
 
-`make conformance` sets SARAMEYA_RESULTS to a file, to which each process of the run appends its results. If the run was
+`make conformance` sets LANDING_RESULTS to a file, to which each process of the run appends its results. If the run was
 complete and all of them passed, they are summed up in docs/conformance.json, from which the block `<!-- results -->` of
 the page is generated. A test of the suite has the marker `landing`: with `what`, a column of the page's table, and with
 `table`, `store` and `spark`, its row. A contender has its row (`Contender.row`).
@@ -28,7 +28,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "landing.md"
 DOCUMENT = ROOT / "docs" / "conformance.json"
-RESULTS = "SARAMEYA_RESULTS"
+RESULTS = "LANDING_RESULTS"
 
 COLUMNS = (
     "races",
@@ -64,7 +64,7 @@ def row(table: str, store: str, spark: str) -> pytest.MarkDecorator:
 
 
 def begin() -> None:
-    """Start the file of a run with its commit, if SARAMEYA_RESULTS is set. Called once, before the tests."""
+    """Start the file of a run with its commit, if LANDING_RESULTS is set. Called once, before the tests."""
     if RESULTS in os.environ:
         Path(os.environ[RESULTS]).unlink(missing_ok=True)
         _append(commit=_git("rev-parse", "--short", "HEAD"), is_changed=bool(_git("status", "--porcelain")))
@@ -81,7 +81,7 @@ def end(status: int) -> None:
 
 
 def record(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Append the result of a test with the marker `landing` to the file that SARAMEYA_RESULTS names, if it does."""
+    """Append the result of a test with the marker `landing` to the file that LANDING_RESULTS names, if it does."""
     marks = [mark.kwargs for mark in item.iter_markers("landing")]
     if not marks or (report.when != "call" and report.passed):
         return

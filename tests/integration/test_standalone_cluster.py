@@ -39,7 +39,8 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(directory: Path) -> Iterator[StandaloneCluster]:
+def cluster(directory: Path, bucket: str) -> Iterator[StandaloneCluster]:
+    """Return a cluster whose machines have the store's credentials in their environment."""
     with StandaloneCluster(directory) as running:
         yield running
 
@@ -143,7 +144,7 @@ def test_chain_holds_when_connect_server_of_the_cluster_is_killed(
                     table.open(spark)
                     owner = Owner(table, spark, BY_SPARK)
                     assert owner.position == start
-                    assert owner.append(10).outcome is Outcome.LANDED
+                    assert owner.append(10).outcome is Outcome.LANDED, repr(owner.error)
                     with pytest.raises(KilledError):
                         owner.land(owner.propose(5), at(Phase.WRITTEN, lambda: die_with(server)))
             with server.session() as spark:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.lakes.jars import rest_catalog_jars
-from tests.integration.object_stores.gateway import Gateway
+from tests.integration.object_stores.gateway import REGION, Gateway
 from tests.integration.postgres import postgres
 from tests.integration.real_kafka.node import HOST, free_ports
 
@@ -48,6 +48,7 @@ def rest_catalog(directory: Path, gateway: Gateway) -> Iterator[Mapping[str, str
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.endpoint": gateway.endpoint,
         "s3.path-style-access": "true",
+        "client.region": REGION,
         # An unavailable store is reported after seconds, not after minutes.
         "s3.retry.num-retries": "1",
         "s3.retry.min-wait-ms": "100",
