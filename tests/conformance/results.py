@@ -72,7 +72,7 @@ def begin() -> None:
 
 def expect(items: Iterable[pytest.Item]) -> None:
     """Append the number of tests that a complete run has. Called once, before tests are deselected."""
-    _append(expected=sum(item.get_closest_marker("landing") is not None for item in items))
+    _append(expected=sum(bool(_place(item)) for item in items))
 
 
 def end(status: int) -> None:
@@ -82,12 +82,18 @@ def end(status: int) -> None:
 
 def record(item: pytest.Item, report: pytest.TestReport) -> None:
     """Append the result of a test with the marker `landing` to the file that LANDING_RESULTS names, if it does."""
-    marks = [mark.kwargs for mark in item.iter_markers("landing")]
-    if not marks or (report.when != "call" and report.passed):
+    place = _place(item)
+    if not place or (report.when != "call" and report.passed):
         return
-    merged = {name: value for mark in reversed(marks) for name, value in mark.items()}
     races = dict(item.user_properties).get("races", 0)
-    _append(**merged, passed=report.passed, races=races)
+    _append(**place, passed=report.passed, races=races)
+
+
+def _place(item: pytest.Item) -> dict[str, str]:
+    """Return column and row of a test; nothing for one that is about no table."""
+    marks = [mark.kwargs for mark in item.iter_markers("landing")]
+    merged = {name: value for mark in reversed(marks) for name, value in mark.items()}
+    return merged if "table" in merged else {}
 
 
 def _append(**line: Any) -> None:
