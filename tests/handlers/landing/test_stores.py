@@ -348,7 +348,7 @@ def test_errors_of_azure_are_distinguished(text: str, expected: int) -> None:
 
 
 def test_object_is_published_through_this_process_once() -> None:
-    """Where copies may be pending, several processes read and put the same object at the same time."""
+    """Several processes read and put the same object at the same time, where copies may be pending."""
     client = MemoryStore()
     store = ObjectStore("memory://table", Access(client, copies=False))
     store.put_over("hidden", b"rows")
