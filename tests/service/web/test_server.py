@@ -34,6 +34,8 @@ from sarameya.status import Activity
 from tests.service.monitor.kit import ORDERS_1, partition, worker_status
 
 READ = worker_status(partition(), partition(Activity.PAUSED, of=ORDERS_1, seconds=4.0))
+MOST_SECONDS = 120.0
+"""Timeout of a test: long on purpose, for a busy machine."""
 HUNG = worker_status(partition(Activity.IN_HANDLER, seconds=99.0))
 
 
@@ -85,7 +87,7 @@ def parse_response(data: bytes) -> Response:
 async def site(bind: str = "127.0.0.1:0", names: Sequence[str] = ()) -> AsyncIterator[Site]:
     made = Site(FakeMemberSource(), 0)
     board = StatusBoard("g", made.members, stall_after=0.2, why_stopping=lambda: made.why_stopping)
-    with trio.fail_after(20):
+    with trio.fail_after(MOST_SECONDS):
         async with serve_pages(board, bind, names) as url:
             made.port = int(url.rpartition(":")[2])
             yield made
@@ -323,7 +325,7 @@ async def test_failing_request_ends_only_open_connections(settings: str) -> None
         upgrade = {"upgrade": "h2c", "HTTP2-Settings": settings}
         stream = await served.send("/", connection="Upgrade, HTTP2-Settings", **upgrade)
         await stream.aclose()
-        with trio.fail_after(10):
+        with trio.fail_after(MOST_SECONDS):
             while True:
                 try:
                     response = await served.request("/healthz")
