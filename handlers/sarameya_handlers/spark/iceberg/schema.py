@@ -42,10 +42,29 @@ def has_variant(columns: DataType) -> bool:
     return _VARIANT.search(columns.simpleString()) is not None
 
 
-def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+def missing_columns(rows: DataType, table: DataType) -> Iterator[tuple[str, str]]:
     """Yield the columns and fields of `rows` that the table lacks, as quoted path and type.
 
     A missing struct is one of them, with all of its fields in its type.
+    """
+    for path, wanted, found in _columns(rows, table):
+        if found is None:
+            yield path, type_name(wanted)
+
+
+def wider_columns(rows: DataType, table: DataType) -> Iterator[tuple[str, str]]:
+    """Yield the columns and fields that have a wider type in `rows`, as quoted path and that type."""
+    for path, wanted, found in _columns(rows, table):
+        if found is not None and fits(found, wanted) and not fits(wanted, found):
+            yield path, type_name(wanted)
+
+
+def _columns(
+    rows: DataType, table: DataType, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, DataType, DataType | None]]:
+    """Yield each column and field of `rows` without columns of its own: quoted path, type, and the table's type.
+
+    One that the table lacks is yielded with None, whatever columns it has.
     """
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -53,13 +72,15 @@ def missing_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ())
         existing = {field.name.lower(): field for field in table.fields}
         for field in rows.fields:
             if (same := existing.get(field.name.lower())) is None:
-                yield ".".join(map(quoted, (*path, field.name))), type_name(field.dataType)
+                yield ".".join(map(quoted, (*path, field.name))), field.dataType, None
             else:
-                yield from missing_columns(field.dataType, same.dataType, (*path, same.name))
+                yield from _columns(field.dataType, same.dataType, (*path, same.name))
     elif isinstance(rows, ArrayType) and isinstance(table, ArrayType):
-        yield from missing_columns(rows.elementType, table.elementType, (*path, "element"))
+        yield from _columns(rows.elementType, table.elementType, (*path, "element"))
     elif isinstance(rows, MapType) and isinstance(table, MapType):
-        yield from missing_columns(rows.valueType, table.valueType, (*path, "value"))
+        yield from _columns(rows.valueType, table.valueType, (*path, "value"))
+    else:
+        yield ".".join(map(quoted, path)), rows, table
 
 
 def widens(change: TypeChange) -> bool:
@@ -71,23 +92,6 @@ def widens(change: TypeChange) -> bool:
         return True
     table, rows = _DECIMAL.fullmatch(change.table), _DECIMAL.fullmatch(change.rows)
     return table is not None and rows is not None and table["scale"] == rows["scale"]
-
-
-def wider_columns(rows: DataType, table: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the columns and fields that have a wider type in `rows`, as quoted path and that type."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(rows, StructType) and isinstance(table, StructType):
-        wanted = {field.name.lower(): field for field in rows.fields}
-        for field in table.fields:
-            if field.name.lower() in wanted:
-                yield from wider_columns(wanted[field.name.lower()].dataType, field.dataType, (*path, field.name))
-    elif isinstance(rows, ArrayType) and isinstance(table, ArrayType):
-        yield from wider_columns(rows.elementType, table.elementType, (*path, "element"))
-    elif isinstance(rows, MapType) and isinstance(table, MapType):
-        yield from wider_columns(rows.valueType, table.valueType, (*path, "value"))
-    elif rows.simpleString() != table.simpleString() and fits(table, rows) and not fits(rows, table):
-        yield ".".join(map(quoted, path)), type_name(rows)
 
 
 def partition_values(name: TableName, partition_by: Sequence[str]) -> list[str]:
