@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.contenders import Cloud, Contender, Place, shared
+from tests.conformance.contenders import Contender, Place, shared
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
 from tests.integration.lakes.catalogs import rest_catalog
-from tests.integration.object_stores.azurite import Azurite
+from tests.integration.needed import need
+from tests.integration.object_stores.fixtures import azurite, gateway
 from tests.integration.object_stores.gateway import Gateway
+from tests.integration.object_stores.server import StoreServer
+
+__all__ = ["azurite", "gateway"]  # fixtures
 
 
 @pytest.fixture(params=shared())
@@ -28,36 +31,14 @@ def place(
     contender: Contender, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Place:
     bucket = ""
-    if contender.cloud is Cloud.S3:
-        gateway: Gateway = request.getfixturevalue("gateway")
-        gateway.set_environment(monkeypatch)
-        bucket = gateway.make_bucket()
-    elif contender.cloud is Cloud.AZURE:
-        azurite: Azurite = request.getfixturevalue("azurite")
-        azurite.set_environment(monkeypatch)
-        bucket = azurite.make_container()
+    if contender.cloud is not None:
+        store: StoreServer = request.getfixturevalue(contender.cloud)
+        store.set_environment(monkeypatch)
+        bucket = store.make_bucket()
     if not contender.needs_server:
         return Place(tmp_path, bucket=bucket)
     server: ConnectServer = request.getfixturevalue("_s3_server" if contender.cloud is not None else "server")
     return Place(tmp_path, server.url, request.getfixturevalue("warehouse"), bucket)
-
-
-@pytest.fixture(scope="session")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that speaks S3's protocol. Each test has a bucket."""
-    if shutil.which("go") is None:
-        pytest.skip("needs go (`make test` prints how to install it)")
-    with Gateway(tmp_path_factory.mktemp("gateway")) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """An emulator of Azure Blob Storage. Each test has a container."""
-    if shutil.which("npm") is None:
-        pytest.skip("needs npm (`make test` prints how to install it)")
-    with Azurite(tmp_path_factory.mktemp("azurite")) as azurite:
-        yield azurite
 
 
 @pytest.fixture(scope="session")
@@ -67,9 +48,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _server(warehouse: Path) -> Iterator[ConnectServer]:
-    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
-    if missing:
-        pytest.skip(f"needs {' and '.join(missing)} (`make test` prints how to install them)")
+    need("java", "mvn")
     with ConnectServer(warehouse, lake_properties(warehouse)) as server:
         yield server
 

@@ -48,12 +48,10 @@ class Runs(StrEnum):
 
 
 class Cloud(StrEnum):
-    """An object store, by its protocol."""
+    """An object store. The value is the name of its fixture."""
 
-    S3 = "S3 gateway"
-    """Versity's."""
-    AZURE = "Azure emulator"
-    """Microsoft's, Azurite."""
+    S3 = "gateway"
+    AZURE = "azurite"
 
 
 @attrs.frozen(slots=True)

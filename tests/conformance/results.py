@@ -139,21 +139,25 @@ def summed_up(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**attrs.asdict(row), "passed": cells} for row, cells in sorted(rows.items())]
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of the programs that the tests of landing run."""
+def lake_versions() -> dict[str, str]:
+    """Return the versions of the table formats that the tests run."""
     namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
     pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
-    of_pom = {
+    return {
         name: pom.findtext(f".//m:{key}.version", "", namespace)
         for name, key in (("Delta Lake", "wanted"), ("Iceberg", "iceberg"))
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the programs that the tests of landing run."""
     from tests.integration.object_stores import azurite, gateway
     from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION
 
     return {
         "Python": platform.python_version(),
         "PySpark": version("pyspark"),
-        **of_pom,
+        **lake_versions(),
         "deltalake": version("deltalake"),
         "obstore": version("obstore"),
         "Versity S3 Gateway": gateway.VERSION.removeprefix("v"),
@@ -173,7 +177,7 @@ def render(page: str, document: Mapping[str, Any]) -> str:
         "|---" * (3 + len(COLUMNS)) + "|",
     ]
     for each in document["rows"]:
-        cells = [f"{each['passed'].get(column, ''):,}" if column in each["passed"] else "" for column in COLUMNS]
+        cells = [f"{each['passed'][column]:,}" if column in each["passed"] else "" for column in COLUMNS]
         lines.append(f"| {each['table']} | {each['store']} | {each['spark']} | " + " | ".join(cells) + " |")
     return _BLOCK.sub(lambda _: "\n".join(lines) + "\n", page)
 

@@ -9,11 +9,10 @@ import pytest
 
 from sarameya_handlers.landing.stores import clients
 from sarameya_handlers.spark.tables.table import Landing, Phase
-from tests.conformance.contenders import Cloud, Contender, Place, each
+from tests.conformance.contenders import Contender, Place, each
 from tests.conformance.sink_sessions import prove_leftovers_unused, run_session
-from tests.integration.object_stores.azurite import Azurite
-from tests.integration.object_stores.gateway import Gateway
 from tests.integration.object_stores.proxy import Fault, proxy_of
+from tests.integration.object_stores.server import StoreServer
 
 pytestmark = pytest.mark.landing(what="store faults")
 
@@ -37,7 +36,8 @@ async def test_sink_goes_on_after_faults_of_the_store(
 ) -> None:
     monkeypatch.setattr(clients, "_RESPONSE_SECONDS", 1)
     monkeypatch.setattr(clients, "_RETRIES", 1)
-    store: Gateway | Azurite = request.getfixturevalue("gateway" if contender.cloud is Cloud.S3 else "azurite")
+    assert contender.cloud is not None
+    store: StoreServer = request.getfixturevalue(contender.cloud)
     numbers, spoiled = count(), []
 
     def spoil(method: str, path: str) -> Fault | None:

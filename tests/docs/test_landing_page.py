@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from xml.etree import ElementTree
 
 import attrs
 import pyspark
@@ -25,7 +24,8 @@ from sarameya_handlers.spark.sink.options import LAYOUT, OTHERS, PLAIN
 from sarameya_handlers.spark.tables.one_job import MAX_TOGETHER
 from sarameya_handlers.spark.tables.table import Phase
 from tests.conformance.contenders import CONTENDERS
-from tests.docs.pages import ROOT, inline, page
+from tests.conformance.results import lake_versions
+from tests.docs.pages import inline, page
 from tests.handlers.landing.test_chain_start import HEAD, KEY, LOG, ORIGIN, noted
 from tests.model.test_landing_model import SCHEDULES
 
@@ -125,10 +125,8 @@ def test_examples_equal_those_of_the_tests() -> None:
 
 
 def test_versions_equal_those_of_the_tests() -> None:
-    pom = ElementTree.parse(ROOT / "tests" / "integration" / "lakes" / "pom.xml")
-    namespace = {"m": "http://maven.apache.org/POM/4.0.0"}
-    delta, iceberg = (pom.findtext(f".//m:{name}.version", "", namespace) for name in ("wanted", "iceberg"))
-    assert f"Spark {pyspark.__version__}, Delta Lake {delta}, Iceberg {iceberg} " in PLAIN_TEXT
+    lakes = ", ".join(f"{name} {number}" for name, number in lake_versions().items())
+    assert f"Spark {pyspark.__version__}, {lakes} " in PLAIN_TEXT
 
 
 def test_named_options_exist() -> None:

@@ -5,7 +5,6 @@ The servers are a real Kafka of each major version, a schema registry, a Spark C
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Generator, Iterator
 
@@ -14,8 +13,8 @@ import pytest
 from tests.integration.browser.chromium import Browser, chromium
 from tests.integration.connect_server import ConnectServer
 from tests.integration.lakes import lake_properties
-from tests.integration.object_stores.azurite import Azurite
-from tests.integration.object_stores.gateway import Gateway
+from tests.integration.needed import need
+from tests.integration.object_stores.fixtures import azurite, gateway
 from tests.integration.real_kafka import KAFKA_3_VERSION, KAFKA_VERSION, RealKafka
 from tests.integration.real_kafka.kerberos import running
 from tests.integration.real_kafka.node import free_ports, java_program
@@ -24,11 +23,13 @@ from tests.integration.real_kafka.security import Security
 from tests.integration.real_registry import RealRegistry
 from tests.transcripts.stage import FEW, RACKS
 
+__all__ = ["azurite", "gateway"]  # fixtures
+
 
 @pytest.fixture(scope="session")
 def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka with one broker. Tests share it: each has its own topics and groups."""
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka")) as kafka:
         yield kafka
 
@@ -36,7 +37,7 @@ def real_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
 @pytest.fixture
 def real_kafka_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka with one broker for one test, which may give its topics common names."""
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-alone")) as kafka:
         yield kafka
 
@@ -44,7 +45,7 @@ def real_kafka_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealK
 @pytest.fixture(scope="session")
 def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka of the previous major version with one broker, shared like `real_kafka`."""
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-3"), version=KAFKA_3_VERSION) as kafka:
         yield kafka
 
@@ -52,7 +53,7 @@ def real_kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka
 @pytest.fixture(scope="session")
 def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka with one broker, TLS listeners and authentication. Tests share it."""
-    _need(java_program(), "mvn", "krb5kdc", "kadmin.local")
+    need(java_program(), "mvn", "krb5kdc", "kadmin.local")
     directory = tmp_path_factory.mktemp("kafka-secured")
     with running(directory / "realm", *free_ports(1)) as realm:
         with RealKafka(directory, security=Security(directory / "files", realm)) as kafka:
@@ -62,29 +63,13 @@ def real_kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rea
 @pytest.fixture(scope="session")
 def go() -> None:
     """Go, which compiles members with sarama."""
-    _need("go")
-
-
-@pytest.fixture(scope="session")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that speaks S3's protocol. Tests share it: each has a bucket."""
-    _need("go")
-    with Gateway(tmp_path_factory.mktemp("gateway")) as gateway:
-        yield gateway
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """An emulator of Azure Blob Storage. Tests share it: each has a container."""
-    _need("npm")
-    with Azurite(tmp_path_factory.mktemp("azurite")) as azurite:
-        yield azurite
+    need("go")
 
 
 @pytest.fixture(scope="session")
 def real_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
     """A schema registry. Tests share it: each has its own subjects."""
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     with RealRegistry(tmp_path_factory.mktemp("registry")) as registry:
         yield registry
 
@@ -101,7 +86,7 @@ def real_kafka_any(request: pytest.FixtureRequest) -> RealKafka:
 
 @pytest.fixture(scope="session")
 def _three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     with RealKafka(tmp_path_factory.mktemp("kafka-of-three"), brokers=3, racks=RACKS) as kafka:
         create_groups_topic(kafka)
         yield kafka
@@ -120,7 +105,7 @@ def real_kafka_of_three(_three_brokers: RealKafka) -> RealKafka:
 @pytest.fixture
 def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
     """Apache Kafka with three brokers, each in its own rack, and with a low `group.max.size`."""
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     properties = {"group.max.size": str(FEW)}
     with RealKafka(tmp_path_factory.mktemp("kafka-few"), brokers=3, properties=properties, racks=RACKS) as kafka:
         yield kafka
@@ -129,7 +114,7 @@ def real_kafka_of_small_groups(tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="session")
 def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """A Spark Connect server with Delta Lake and Iceberg. Tests share it, each with its own tables; none stops it."""
-    _need(java_program(), "mvn")
+    need(java_program(), "mvn")
     directory = tmp_path_factory.mktemp("spark-connect")
     with ConnectServer(directory, lake_properties(directory)) as server:
         yield server
@@ -138,17 +123,9 @@ def lake_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectSer
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium. Each page has its own profile."""
-    _need("chromium")
+    need("chromium")
     with chromium(str(shutil.which("chromium"))) as browser:
         yield browser
-
-
-def _need(*programs: str) -> None:
-    # Programs of servers are in /usr/sbin, which is not on every user's PATH.
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    missing = [program for program in programs if shutil.which(program, path=path) is None]
-    if missing:
-        pytest.skip(f"needs {' and '.join(missing)} (`make test` prints how to install them)")
 
 
 @pytest.hookimpl(wrapper=True)

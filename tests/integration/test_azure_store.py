@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def table(azurite: Azurite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ParquetTable:
     azurite.set_environment(monkeypatch)
-    return ParquetTable(f"{azurite.make_container()}/lake/orders", store=StoreOptions(trusted=True), staging=tmp_path)
+    return ParquetTable(f"{azurite.make_bucket()}/lake/orders", store=StoreOptions(trusted=True), staging=tmp_path)
 
 
 def test_one_owner_appends_each_link(table: ParquetTable, azurite: Azurite) -> None:
